@@ -276,6 +276,9 @@ class NamedTable(Table):
         known: dict[str, Any] = {}
         if asked.schema is None:
             known["schema"] = self.info.ddl
+        else:
+            # Columns as the user knows them do not say whose they are.
+            known["table"] = self.name
         if not asked.validtxns and asked.as_of is None:
             known["validtxns"] = (lists or partial(self.metastore.catalog.lists, self.info.name))().texts
         if asked.table is not None:
@@ -315,7 +318,7 @@ class NamedTable(Table):
         parts = [part for plan in plans for part in plan.partitions if part.partition in below]
         for text, path in elsewhere.items():
             table = Table(self._storage, path, storage_options=self._options)
-            plans.append(table.plan_compaction(**replace(chosen, partitions=(), table=None).keywords()))
+            plans.append(table.plan_compaction(**replace(chosen, partitions=()).keywords()))
             part = next(one for one in plans[-1].partitions if one.partition == own_partition(path))
             parts.append(replace(part, partition=text, path=table.location))
         parts.sort(key=lambda part: part.partition)
@@ -379,7 +382,7 @@ class NamedTable(Table):
             reports = [super().compact(**chosen.keywords())] if below else []
             for text, path in elsewhere.items():
                 table = Table(self._storage, path, url=self._storage.display(path), storage_options=self._options)
-                one = table.compact(**replace(chosen, partitions=(), table=None, planned=ignore).keywords())
+                one = table.compact(**replace(chosen, partitions=(), planned=ignore).keywords())
                 parts = tuple(replace(part, partition=text) for part in one.partitions)
                 reports.append(replace(one, partitions=parts))
         done = sorted((part for one in reports for part in one.partitions), key=lambda part: part.partition)

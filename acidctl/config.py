@@ -20,23 +20,25 @@ What changes a table or agrees to a risk (`--delete`, `--quarantine`, `--undo`, 
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Mapping
 from dataclasses import field, replace
+from difflib import get_close_matches
 from typing import Any
 
 from acidctl.errors import UsageError
 from acidctl.options import is_safety_option
+from acidctl.storage.local import open_regular
 from acidctl.values import dataclass
 
-_SECTIONS = frozenset({"options", "storage", "spark", "metastore"})
+_SECTIONS = ("options", "storage", "spark", "metastore")
+_MOST_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Config:
     """A configuration as read; empty when there is no file, or none that this user may read (`skipped`).
 
-    `shared` is the path of a file that other users may read too.
+    `path` is where it was read, and `shared` the path of a file that other users may read too.
     """
 
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -45,6 +47,7 @@ class Config:
     metastore: Mapping[str, Any] = field(default_factory=dict)
     skipped: str | None = None
     shared: str | None = None
+    path: str = ""
 
     def storage_options(self, url: str) -> Mapping[str, Any]:
         """The options of the longest prefix that the URL begins with."""
@@ -69,8 +72,8 @@ def load_config(path: str | None, environment: Mapping[str, str]) -> Config:
     if chosen is None:
         return Config()
     try:
-        with open(chosen, "rb") as stream:
-            text, mode = stream.read(), os.fstat(stream.fileno()).st_mode
+        with open_regular(chosen) as stream:
+            text, mode = stream.read(_MOST_BYTES + 1), os.fstat(stream.fileno()).st_mode
     except (FileNotFoundError, NotADirectoryError) as error:
         if path is None:
             return Config()
@@ -82,9 +85,10 @@ def load_config(path: str | None, environment: Mapping[str, str]) -> Config:
         raise _unreadable(chosen, error) from error
     except (OSError, ValueError) as error:
         raise _unreadable(chosen, error) from error
+    if len(text) > _MOST_BYTES:
+        raise UsageError(f"the configuration file {chosen} is larger than {_MOST_BYTES >> 20} MiB", path=chosen)
     config = _parse(text, chosen)
-    # Pipes (`--config <(...)`) have modes of their own, and are gone with the command.
-    return replace(config, shared=chosen) if stat.S_ISREG(mode) and mode & 0o077 else config
+    return replace(config, shared=chosen) if mode & 0o077 else config
 
 
 def _unreadable(path: str, error: OSError | ValueError) -> UsageError:
@@ -99,9 +103,9 @@ def _parse(text: bytes, path: str) -> Config:
         content = tomllib.loads(text.decode())
     except (ValueError, RecursionError) as error:
         raise UsageError(f"the configuration file {path} is not valid TOML: {error}", path=path) from error
-    unknown = sorted(content.keys() - _SECTIONS)
-    if unknown:
-        raise UsageError(f"the configuration file {path} has an unknown section [{unknown[0]}]", path=path)
+    for name in content:
+        if name not in _SECTIONS:
+            raise unknown_name(path, f"section [{name}]", name, {one: f"[{one}]" for one in _SECTIONS})
     options = _section(content, "options", path)
     for name, value in options.items():
         for inner in (name, *(value if isinstance(value, dict) else ())):
@@ -114,7 +118,21 @@ def _parse(text: bytes, path: str) -> Config:
     for prefix in storage:
         if not isinstance(storage[prefix], dict):
             raise UsageError(f'[storage] in {path} wants sections such as [storage."s3://bucket/"]', path=path)
-    return Config(options, storage, _section(content, "spark", path), _section(content, "metastore", path))
+    spark = _section(content, "spark", path)
+    for name in spark:
+        if name != "master" and name.partition(".")[0] != "spark":
+            raise unknown_name(path, f"key {name} in [spark]", name, {"master": "master"}, _SPARK_HINT)
+    return Config(options, storage, spark, _section(content, "metastore", path), path=path)
+
+
+_SPARK_HINT = "It holds master, and settings of Spark such as spark.executor.memory."
+
+
+def unknown_name(path: str, what: str, name: str, known: Mapping[str, str], hint: str | None = None) -> UsageError:
+    """What is called `name` in a configuration file is not known; `known` are names that are, each as it is shown."""
+    near = get_close_matches(name, known, 1)
+    question = f"; did you mean {known[near[0]]}?" if near else ""
+    return UsageError(f"the configuration file {path} has an unknown {what}{question}", path=path, hint=hint)
 
 
 def _section(content: Mapping[str, Any], name: str, path: str) -> dict[str, Any]:

@@ -116,7 +116,10 @@ class ReadView:
     )
     as_of: int | None = option(None, "Short for: write ids up to N, all committed.", metavar="N", minimum=0)
     table: str | None = option(
-        None, "Which table, if --validtxns names several.", metavar="DB.NAME", param="table_name"
+        None,
+        "Which table this is: its list is used, and one of another table is refused, whatever the directory is called.",
+        metavar="DB.NAME",
+        param="table_name",
     )
     list_format: str | None = option(
         None, "Format of --validtxns, if it is ambiguous.", choices=("hive2", "hive3", "hive4")

@@ -55,7 +55,7 @@ from acidctl.options import CleanOptions, Progress, unwatched
 from acidctl.rows.table_view import decide_kind, kind_notes, known_table, list_table, own_table_warnings, schema_of
 from acidctl.state.entries import TableType
 from acidctl.state.report import Problem
-from acidctl.state.resolve import TableGuess
+from acidctl.state.resolve import TableGuess, guess_table_type
 from acidctl.storage.local import whole_path
 from acidctl.storage.locations import Location, canonical, require_no_table, require_no_way_in, shows_in_table
 from acidctl.storage.port import Storage, join
@@ -130,6 +130,7 @@ class CleanRun:
             else:
                 part = self._judge(listing, partition, path, linked=linked.get(listing.root))
             found.append(part)
+        self._require_lasting_kind(found)
         return CleanPlan(
             location=self.shown,
             table_type=self.kind.type.value,
@@ -140,6 +141,24 @@ class CleanRun:
             notes=self.notes,
             warnings=self.warnings,
         )
+
+    def _require_lasting_kind(self, planned: Sequence[LocationPlan]) -> None:
+        """UsageError where the victims alone show that this is a full ACID table: the rest would lose its row ids."""
+        if self.kind.type is not TableType.FULL or not (self.kind.until_cleaned or self.kind.ambiguous):
+            return
+        left = [
+            location.listing.without({path for victim in part.victims for path in victim.paths})
+            for location, part in zip(self.locations, planned, strict=True)
+            if not location.stray
+        ]
+        if guess_table_type(left, self.common).type is TableType.INSERT_ONLY:
+            raise UsageError(
+                f"only what would go shows that {self.shown} is a full ACID table ({self.kind.why}), and what is left "
+                "looks like an insert-only one",
+                path=self.shown,
+                hint="Add --table-type full, or the text of its SHOW CREATE TABLE with --schema; from then on all "
+                "commands need it.",
+            )
 
     def show(self, plan: CleanPlan) -> CleanReport:
         """The answer of a dry run."""
@@ -556,7 +575,8 @@ def prepare(
     known = _common(lists.write_ids, lists.txns)
     kind = decide_kind(locations, schema, known, table_type=request.table_type, list_format=request.list_format)
     common = _common_snapshot(lists, request, kind, locations, shown)
-    named = own_table_warnings(path, schema, listed=common.effective_write_ids.table, stated=request.table, shown=shown)
+    listed = common.effective_write_ids.table
+    named = own_table_warnings(path, schema, listed=listed, stated=request.table, shown=shown, changes=True)
     ddl = schema if schema is not None and schema.from_ddl else None
     rules = Rules(
         now=now,

@@ -20,8 +20,8 @@ from typing import Annotated, Any
 import click
 
 from acidctl.api import CompactArguments, Table
+from acidctl.cli.options import MAX_PLAN, read_text, table_argument, table_of, with_engine
 from acidctl.cli.options import command as make_command
-from acidctl.cli.options import read_text, table_argument, table_of, with_engine
 from acidctl.cli.output import Cell, Column, Format, Output, Paint, bar, dump_json, human_size, plural, progress, shown
 from acidctl.cli.process import interruptible
 from acidctl.compaction.plan import (
@@ -287,7 +287,7 @@ def command(out: Output, config: Config, options: CompactOptions, view: View, *,
             table.require_outside(path, name)
     asked = CompactArguments(**with_engine(config, options).keywords(), limit=limit, verbose=out.verbose)
     if view.plan is not None:
-        saved = parse(read_text(f"@{view.plan}", "--plan"), accept_edited=view.accept_edited)
+        saved = parse(read_text(f"@{view.plan}", "--plan", MAX_PLAN), accept_edited=view.accept_edited)
         asked = replace(asked, plan=saved, accept_edited=view.accept_edited)
     if view.dry_run or view.plan_out is not None:
         with progress(out, "looking into files", "files") as report_progress:

@@ -173,7 +173,7 @@ def _write_file(
         own_header, render = _renderer(orc, view, out.form, damage)
         # Files of one schema share a header; another schema is another table in the same stream.
         if own_header is not None and own_header != header and out.header:
-            out.data(own_header)
+            out.machine_data(own_header)
             header = own_header
         batch_rows = orc.rows_per_batch(min(_BATCH_ROWS, view.lines) if view.lines else _BATCH_ROWS)
         batches = orc.scan(batch_size=batch_rows, limit=view.lines)
@@ -184,7 +184,7 @@ def _write_file(
                 iter(()) if view.lines == 0 else batches,
                 size=lambda batch: batch.nbytes,
             ):
-                (array or out).data(chunk)
+                (array.data if array else out.machine_data)(chunk)
                 done += count
                 if out.width is None:  # on one screen a bar would get in between the rows
                     report(done, orc.rows)
@@ -245,7 +245,7 @@ def _write_reports(out: Output, files: Sequence[DataFile], view: View) -> ExitCo
     if out.form is Format.JSON:
         # One object for one file and an array for several, as orc-tools has it.
         document: object = reports[0] if len(reports) == 1 else reports
-        out.data(encode(dump_json(document, indent=2 if view.pretty or out.width else None) + "\n"))
+        out.machine_data(encode(dump_json(document, indent=2 if view.pretty or out.width else None) + "\n"))
     elif out.form is Format.CSV:
         out.machine(dict, reports, _CSV_FIELDS)
     return code

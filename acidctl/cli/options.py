@@ -11,7 +11,8 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
@@ -20,9 +21,18 @@ import click
 from acidctl.api import Table, open_table
 from acidctl.cli.main import Session
 from acidctl.cli.output import Format, Output
-from acidctl.config import Config, load_config
+from acidctl.config import Config, load_config, unknown_name
 from acidctl.errors import ExitCode, NoSuchTableError, UsageError
-from acidctl.options import CompactOptions, ExportOptions, Option, is_safety_option, option_of
+from acidctl.options import (
+    CleanOptions,
+    CompactOptions,
+    ExportOptions,
+    LsOptions,
+    Option,
+    is_safety_option,
+    option_of,
+)
+from acidctl.storage.local import open_regular
 from acidctl.storage.redact import secrets_among
 
 if TYPE_CHECKING:
@@ -30,8 +40,8 @@ if TYPE_CHECKING:
 
 Engined = TypeVar("Engined", CompactOptions, ExportOptions)
 
-# The largest listing or list of ids that is read: some ten million lines.
-MAX_TEXT = 1 << 30
+# The largest listing or list of ids that is read: some ten million lines. A plan takes some times its size in memory.
+MAX_TEXT, MAX_PLAN = 1 << 30, 128 << 20
 
 EXIT_MEANINGS = {
     ExitCode.DONE: "done",
@@ -274,39 +284,48 @@ def read_texts(values: Sequence[str], name: str) -> tuple[str, ...]:
     return tuple(texts)
 
 
-def read_text(value: str, name: str) -> str:
-    """The value itself, or what `@FILE` or `@-` holds; empty text is refused, it never means "everything"."""
+def read_text(value: str, name: str, limit: int | None = None) -> str:
+    """The value itself, or what `@FILE` or `@-` holds, of at most `limit` bytes; empty text is refused, it never means
+    "everything".
+    """
     text = value
     if value == "@-":
-        text = read_stdin()
+        text = read_stdin(limit)
     elif value.startswith("@"):
-        text = read_file(value[1:], f"{name} {value}", value)
+        text = read_file(value[1:], f"{name} {value}", value, limit)
     if not text.strip():
         where = f" ({value})" if value.startswith("@") else ""
         raise UsageError(f"{name} is empty{where}", hint="Leave the option out if you have no such text.")
     return text
 
 
-def read_file(path: str, option: str, name: str) -> str:
-    """The text of a file that `option` names."""
+def read_file(path: str, option: str, name: str, limit: int | None = None) -> str:
+    """The text of a file that `option` names: a regular one, or what the shell has opened (`<(...)`, /dev/stdin)."""
     try:
-        with open(path, "rb") as stream:
-            return _read_all(stream, name)
+        with open_regular(path, or_open_already=True) as stream:
+            return _read_all(stream, name, limit)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise UsageError(f"{option} cannot be read: {reason}", path=path) from error
 
 
-def read_stdin() -> str:
+def read_stdin(limit: int | None = None) -> str:
     """All of stdin; nothing when the caller closed it."""
-    return "" if sys.stdin is None else _read_all(sys.stdin.buffer, "stdin")
+    return "" if sys.stdin is None else _read_all(sys.stdin.buffer, "stdin", limit)
 
 
-def _read_all(stream: BinaryIO, name: str) -> str:
-    """The text of a stream; a UsageError for one that has no end, such as /dev/zero."""
-    data = stream.read(MAX_TEXT + 1)
-    if len(data) > MAX_TEXT:
-        raise UsageError(f"{name} holds more than {MAX_TEXT >> 20} MiB of text, which cannot be meant")
+def _read_all(stream: BinaryIO, name: str, limit: int | None) -> str:
+    """The text of a stream; a UsageError for one that is too long, or has no end, such as /dev/zero."""
+    limit, size = MAX_TEXT if limit is None else limit, 0
+    with suppress(OSError, ValueError):  # a notebook's stdin has no descriptor
+        size = os.fstat(stream.fileno()).st_size
+    # What is too long is not read into memory to say so.
+    data = b"" if size > limit else stream.read(limit + 1)
+    if max(size, len(data)) > limit:
+        raise UsageError(
+            f"{name} holds more than {limit >> 20} MiB of text",
+            hint="If it is the right file, divide it; plans are made smaller with --partition or --max-partitions.",
+        )
     return data.decode("utf-8", "surrogateescape")
 
 
@@ -498,17 +517,71 @@ def _use_config(ctx: click.Context, _: click.Parameter, value: str | None) -> No
         ctx.obj.output.warn(
             f"{config.shared} holds secrets, and other users may read it: run `chmod 600 {shlex.quote(config.shared)}`"
         )
+    _require_known(ctx, config)
     ctx.meta["acidctl.config"] = config
     ctx.meta["acidctl.config_file"] = value
     own = config.options.get(ctx.info_name or "", {})
     defaults = {key: item for key, item in config.options.items() if not isinstance(item, dict)}
     defaults.update(own if isinstance(own, dict) else {})
-    by_option = {opt.lstrip("-"): param for param in ctx.command.params for opt in param.opts if opt.startswith("--")}
+    by_option = _by_option(ctx.command)
     ctx.default_map = {
         param.name: _default(key, item, many=param.multiple)
         for key, item in defaults.items()
         if isinstance(param := by_option.get(key.replace("_", "-")), click.Option) and param.name is not None
     }
+
+
+def _by_option(command: click.Command) -> dict[str, click.Parameter]:
+    """The parameters of a command by their long names."""
+    return {opt.lstrip("-"): param for param in command.params for opt in param.opts if opt.startswith("--")}
+
+
+def _require_known(ctx: click.Context, config: Config) -> None:
+    """UsageError for a key of the configuration file that is no option: the one that was meant would have no effect."""
+    if config.metastore:
+        from acidctl.metastore.settings import FIELDS
+
+        for key in config.metastore.keys() - set(FIELDS):
+            raise unknown_name(config.path, f"key {key} in [metastore]", key, dict(zip(FIELDS, FIELDS, strict=True)))
+    if not config.options:
+        return
+    group, own = ctx.parent.command if ctx.parent is not None else None, ctx.info_name or ""
+    commands = group.list_commands(ctx) if isinstance(group, click.Group) else [own]
+    shared = {
+        flag_of(one).lstrip("-")
+        for kind in (LsOptions, CompactOptions, CleanOptions, ExportOptions)
+        for one, asked, _ in _asked(kind)
+        if asked.form != "argument"
+    }
+
+    def options(name: str) -> Iterable[str]:
+        # Loads its module, which takes time: asked only for what no class of options has.
+        found = ctx.command if name == own or not isinstance(group, click.Group) else group.get_command(ctx, name)
+        return () if found is None else _by_option(found)
+
+    def require(key: str, place: str, where: Sequence[str]) -> None:
+        word = key.replace("_", "-")
+        if (word in shared and where != [own]) or any(word in options(name) for name in where):
+            return
+        near = {one.replace("-", "_"): one.replace("-", "_") for name in where for one in options(name)}
+        raise unknown_name(
+            config.path,
+            f"key {key} in [{place}]",
+            key.replace("-", "_"),
+            near,
+            f"Its keys are the long names of options, as in `acidctl {where[0] if len(where) == 1 else own} --help`.",
+        )
+
+    for key, item in config.options.items():
+        if not isinstance(item, dict):
+            require(key, "options", sorted(commands, key=lambda name: name != own))
+        elif key not in commands:
+            raise unknown_name(
+                config.path, f"section [options.{key}]", key, {one: f"[options.{one}]" for one in commands}
+            )
+        else:
+            for inner in item:
+                require(inner, f"options.{key}", [key])
 
 
 def _default(name: str, item: object, *, many: bool) -> object:

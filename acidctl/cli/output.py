@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import time
 import unicodedata
@@ -16,6 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import field
 from enum import Enum
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol, TextIO
 
 from acidctl.errors import AcidctlError, StorageError
@@ -150,6 +152,12 @@ class Output:
         """Write bytes of the answer as they are."""
         self._hand_over(self.terminal.stdout.write, chunk)
 
+    def machine_data(self, chunk: bytes | bytearray | memoryview) -> None:
+        """Write whole lines of CSV or JSON: to a program as they are, to a terminal without what could disturb it."""
+        if self.width is not None:
+            chunk = encode(harmless(bytes(chunk).decode("utf-8", "surrogateescape"), self.form))
+        self.data(chunk)
+
     def flush(self) -> None:
         """Hand over everything written so far."""
         self._hand_over(self.terminal.stdout.flush)
@@ -259,14 +267,17 @@ class Output:
         `document` makes the JSON object, indented on a terminal and on one line for a program; each of `items` is a
         line of JSON; a CSV row are its `fields`, of which `a.b` is one within another.
         """
+        lines: Iterable[str] = ()
         if self.form is Format.JSON:
-            self._lines([dump_json(document(), indent=2 if self.width else None)])
+            lines = [dump_json(document(), indent=2 if self.width else None)]
         elif self.form is Format.JSONL:
-            self._lines(map(dump_json, items))
+            lines = map(dump_json, items)
         elif self.form is Format.CSV:
-            self._lines([",".join(map(csv_cell, fields))] if self.header else ())
             paths = [name.split(".") for name in fields]
-            self._lines(",".join(csv_cell(_at(item, path)) for path in paths) for item in items)
+            rows = (",".join(csv_cell(_at(item, path)) for path in paths) for item in items)
+            lines = chain([",".join(map(csv_cell, fields))] if self.header else (), rows)
+        for line in lines:
+            self.machine_data(encode(line + "\n"))
         return self.form is not Format.TEXT
 
     # --- what else there is to say
@@ -306,7 +317,8 @@ class Output:
             return
         texts = error.to_json().items()
         fields = {name: text and without_secrets(text, self.terminal.secrets) for name, text in texts}
-        self._write_error(dump_json({"error": fields}))
+        text = dump_json({"error": fields})
+        self._write_error(text if self.terminal.error_width is None else harmless(text, Format.JSON))
 
     def _say(self, word: str, paint: Paint, text: str) -> None:
         """A sentence; on a terminal no word of it is broken."""
@@ -344,7 +356,7 @@ class JsonArray:
         if text:
             self._out.data(b",\n" if self.started else b"[\n")
             self.started = True
-            self._out.data(text[:-1].replace(b"\n", b",\n"))
+            self._out.machine_data(text[:-1].replace(b"\n", b",\n"))
 
     def close(self) -> None:
         """End the array."""
@@ -402,6 +414,13 @@ def shown(text: str) -> str:
     if text.isascii() and text.isprintable():
         return text
     return "".join(_shown_character(character) for character in text)
+
+
+def harmless(text: str, form: Format) -> str:
+    """Lines of CSV or JSON with everything escaped that `shown` escapes, but their ends; JSON stays JSON, of the same
+    values.
+    """
+    return _UNUSUAL.sub(lambda match: (_shown_character if form is Format.CSV else _json_character)(match[0]), text)
 
 
 def human_size(size: int) -> str:
@@ -507,10 +526,24 @@ def wrap(text: str | Sequence[str], width: int | None, *, indent: str = "") -> l
     return [*lines, indent + line]
 
 
+_UNUSUAL = re.compile(r"[^\n -~]")
+
+
+def _disturbs(character: str) -> bool:
+    return unicodedata.category(character) in ("Cc", "Cf", "Cs", "Zl", "Zp")
+
+
+def _json_character(character: str) -> str:
+    if not _disturbs(character):
+        return character
+    units = character.encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))
+
+
 def _shown_character(character: str) -> str:
     if "\udc80" <= character <= "\udcff":
         return f"\\x{ord(character) - 0xDC00:02x}"
-    if unicodedata.category(character) in ("Cc", "Cf", "Cs", "Zl", "Zp"):
+    if _disturbs(character):
         named = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}.get(character)
         code = ord(character)
         return named or (f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}")

@@ -264,7 +264,7 @@ def _write_rows(out: Output, snapshot: Snapshot, view: View) -> None:
     names = snapshot.column_names(view.columns)
     renderer = Renderer(FileForm(kind, "none", row_id=view.row_id), [fields[name] for name in names])
     if kind == "csv" and out.header:
-        out.data(renderer.header)
+        out.machine_data(renderer.header)
     count = 0
 
     def lines(rows: Rows) -> tuple[int, list[bytes | pa.Buffer]]:
@@ -275,7 +275,7 @@ def _write_rows(out: Output, snapshot: Snapshot, view: View) -> None:
         for some, chunk in ordered_map(lines, rows, size=lambda some: some.bytes):
             count += some
             for text in chunk:
-                (array or out).data(text)
+                (array.data if array else out.machine_data)(text)
     if array:
         array.close()
     if view.limit != 0:

@@ -18,6 +18,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, closing, suppress
 from dataclasses import field, replace
+from functools import partial
 from typing import Any
 
 from acidctl.compaction.coverage import require_read, require_selected
@@ -38,6 +39,7 @@ from acidctl.compaction.report import CompactionReport, Outcome, PartitionReport
 from acidctl.engine import Engine, Task, TaskOutcome
 from acidctl.errors import AcidctlError, ExitCode, StalePlanError, TimeUpError, UsageError, VerificationError
 from acidctl.findings import DoubtError, Finding, accepted_codes, unaccepted
+from acidctl.format.list_texts import recognise
 from acidctl.format.listing import Listing
 from acidctl.format.write_ids import ValidTxns, ValidWriteIds
 from acidctl.maintenance.limits import MAX_RUNTIME, UNREACHABLE, Reach, TimeLimit, wall_clock
@@ -46,7 +48,7 @@ from acidctl.maintenance.work_dir import WorkDir, list_location
 from acidctl.options import CompactOptions, unwatched
 from acidctl.phases import added, phase, since, so_far
 from acidctl.rows.belief import findings_of
-from acidctl.rows.table_view import list_table, read
+from acidctl.rows.table_view import list_table, own_table_warnings, read, schema_of
 from acidctl.state.entries import AcidState
 from acidctl.storage.local import LocalStorage, together, whole_path
 from acidctl.storage.locations import Location
@@ -95,8 +97,8 @@ class Prepared:
     `leftovers` are paths of partitions in which names of earlier runs were seen; they are recovered too. Without
     `replan`, a partition in which a dead run had to be completed first is stale. `break_locks` takes over locks
     although their owner may be alive. `limit` bounds the time of the whole run, `began` are the seconds by phase that
-    this process had spent before it. What `before_publishing` raises keeps a partition as it is. Findings of `accepted`
-    codes refuse nothing.
+    this process had spent before it. `decode_copied` decodes rows of stripes that are copied. What `before_publishing`
+    raises keeps a partition as it is. Findings of `accepted` codes refuse nothing.
     """
 
     place: TablePlace
@@ -105,6 +107,7 @@ class Prepared:
     leftovers: frozenset[str] = frozenset()
     break_locks: bool = False
     limit: TimeLimit | None = None
+    decode_copied: bool = False
     before_publishing: Callable[[], None] = lambda: None
     accepted: frozenset[str] = frozenset()
     began: Mapping[str, float] = field(default_factory=so_far)
@@ -328,7 +331,10 @@ class Compaction:
         hosts: Iterator[tuple[str, ...]] = iter([()] * len(task_parts))
         if getattr(self._engine, "uses_hosts", False):
             hosts = workers.map(lambda task_part: task_part.hosts(place.storage), task_parts)
-        specs = [task_part.spec(place, table, found) for task_part, found in zip(task_parts, hosts, strict=True)]
+        specs = [
+            replace(part.spec(place, table, found), decode_copied=self._prepared.decode_copied)
+            for part, found in zip(task_parts, hosts, strict=True)
+        ]
         outcomes = self._engine.run(specs) if specs else iter(())
         with ExitStack() as stack:
             stack.callback(getattr(outcomes, "close", lambda: None))  # an engine's generator ends what it began
@@ -544,7 +550,6 @@ def prepare(
     is accepted only what its editor may decide is taken.
     """
     shown, began = storage.display(root), so_far()
-    accepted = accepted_codes(asked.accept_doubts)
     # Other processes may stand in another directory.
     url = whole_path(storage, root) if isinstance(storage, LocalStorage) else url or shown
     place = TablePlace(storage, root, url, options_elsewhere(url, secrets, os.environ))
@@ -554,20 +559,28 @@ def prepare(
 
     def decided(options: CompactOptions) -> tuple[tuple[Location, ...], Decision]:
         locations = list_table(storage, root, options.partitions)
-        state = read(locations, options, complete=True).of_table(whole_path(storage, root), options.table, shown)
+        state = read(locations, options, complete=True)
+        state = state.of_table(whole_path(storage, root), options.table, shown, changes=True)
         view = TableView(state.lists, state.kind, state.schema)
         return locations, decide(storage, root, locations, view, options, progress=progress, limit=limit)
 
+    prepared = partial(
+        Prepared,
+        place,
+        break_locks=asked.unsafe_break_lock,
+        limit=limit,
+        decode_copied=asked.decode_copied,
+        accepted=accepted_codes(asked.accept_doubts),
+    )
     if saved is None:
         locations, decision = decided(asked)
         plan = replace(decision.plan, options=to_options(asked))
         listings = (location.listing for location in locations if not location.stray)
         # What an earlier run, or one that is going on, has left there is recovered too.
         leftovers = frozenset(item.root[len(root) :].lstrip("/") for item in listings if has_leftovers(item))
-        return Prepared(
-            place, plan, decision.again, leftovers, asked.unsafe_break_lock, limit, accepted=accepted, began=began
-        )
+        return prepared(plan=plan, replan=decision.again, leftovers=leftovers, began=began)
     _require_own(saved, asked, shown)
+    _require_own_lists(from_options(saved.options), asked.table, whole_path(storage, root), shown)
     if accept_edited:
         # What was assumed when the plan was made is assumed again only where it is given again.
         options = from_options(saved.options)
@@ -578,7 +591,7 @@ def prepare(
             accept_doubts=asked.accept_doubts,
         )
         saved = accept(saved, decided(again)[1].plan)
-    return Prepared(place, saved, break_locks=asked.unsafe_break_lock, limit=limit, accepted=accepted)
+    return prepared(plan=saved)
 
 
 def _require_own(plan: CompactionPlan, asked: CompactOptions, location: str) -> None:
@@ -602,6 +615,14 @@ def _require_own(plan: CompactionPlan, asked: CompactOptions, location: str) -> 
             path=location,
             hint="Add --assume-exclusive if that is so now.",
         )
+
+
+def _require_own_lists(options: CompactOptions, stated: str | None, root: str, shown: str) -> None:
+    """UsageError where the lists of a plan are of another table: an older version made plans of such with a warning."""
+    stated = stated or options.table
+    lists = recognise(options.validtxns, table=stated, list_format=options.list_format, as_of=options.as_of)
+    listed = lists.effective_write_ids.table
+    own_table_warnings(root, schema_of(options.schema), listed=listed, stated=stated, shown=shown, changes=True)
 
 
 def _rows(part: PartitionPlan) -> int:

@@ -153,10 +153,8 @@ def make_settings(values: Mapping[str, Any]) -> MetastoreSettings:
 def _check_kinds(values: Mapping[str, Any]) -> None:
     """UsageError for an unknown key, or a value of another kind."""
     for key, value in values.items():
-        if key not in _FIELDS:
-            raise UsageError(
-                f"unknown setting {key!r} of the metastore", hint=f"The settings are {', '.join(_FIELDS)}."
-            )
+        if key not in FIELDS:
+            raise UsageError(f"unknown setting {key!r} of the metastore", hint=f"The settings are {', '.join(FIELDS)}.")
         kinds, what = _KINDS.get(key, ((str,), "a text"))
         inner: Iterable[Any] = value.values() if isinstance(value, Mapping) else value if key == "uris" else ()
         wrong = not isinstance(value, kinds) or not all(isinstance(one, str) for one in inner)
@@ -164,7 +162,8 @@ def _check_kinds(values: Mapping[str, Any]) -> None:
             raise UsageError(f"the setting {key} of the metastore has a value of the wrong type", hint=f"It is {what}.")
 
 
-_FIELDS = tuple(one.name for one in fields(MetastoreSettings))
+#: The keys of `[metastore]`.
+FIELDS = tuple(one.name for one in fields(MetastoreSettings))
 _KINDS: Mapping[str, tuple[tuple[type, ...], str]] = {
     "uris": ((str, list, tuple), "a text, or a list of texts"),
     "tls": ((bool,), "true or false"),

@@ -32,8 +32,8 @@ NUMBERS = INTEGERS | FLOATS | {TypeKind.DECIMAL}
 _DAY = re.compile(r"\s*(-?\d{1,4})-(\d{1,2})-(\d{1,2})", re.ASCII)
 _CLOCK = re.compile(r"[ T](\d{1,2}):(\d{1,2}):(\d{1,2})(?:\.(\d{1,9})\d*)?(?!\.)", re.ASCII)
 _ZONE = re.compile(r"(.*?) ?(?:UTC|GMT|Z)\s*\Z", re.DOTALL)
-_DOUBLE = re.compile(r"([+-]?(?:NaN|Infinity|(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?))[fFdD]?\Z", re.ASCII)
-_PLAIN = re.compile(r"-?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?\Z", re.ASCII)
+_DOUBLE = re.compile(r"([+-]?(?:NaN|Infinity|(?:\d++\.?\d*+|\.\d++)(?:[eE][+-]?\d++)?))[fFdD]?\Z", re.ASCII)
+_PLAIN = re.compile(r"-?(?:\d++\.?\d*+|\.\d++)(?:[eE][+-]?\d++)?\Z", re.ASCII)
 _BLANKS = "".join(map(chr, range(33)))
 
 
@@ -130,7 +130,8 @@ def _beside_number(kind: Primitive, literal: Literal, place: Place) -> tuple[As,
     as_double = place is Place.BETWEEN and literal.kind is LiteralKind.DOUBLE
     if kind.kind in FLOATS or as_double:
         narrow = kind.kind is TypeKind.FLOAT and not as_double
-        return As.DOUBLE, narrowed(float(exact)) if narrow else float(exact)
+        value = float(Decimal(exact))  # which is infinite where a whole number would be too large
+        return As.DOUBLE, narrowed(value) if narrow else value
     if kind.kind in INTEGERS and place is Place.IN and not _is_of(kind.kind, exact):
         return NEVER
     return As.NUMBER, exact

@@ -121,9 +121,24 @@ class Like:
         return "".join(piece.text for piece in like_pieces(self.pattern, leading=True))
 
     def regex(self) -> re.Pattern[str]:
-        """The pattern as a regular expression for the whole of a text."""
-        parts = (re.escape(piece.text) if piece.kind is None else piece.kind for piece in like_pieces(self.pattern))
-        return re.compile("".join(parts), re.DOTALL)
+        """The pattern as a regular expression for the whole of a text.
+
+        What stands between two `%` is taken where it comes first, and never elsewhere: that matches whenever anything
+        does, in time that is linear in the text.
+        """
+        parts = [""]
+        for piece in like_pieces(self.pattern):
+            if piece.kind == _ANYTHING:
+                parts.append("")
+            else:
+                parts[-1] += re.escape(piece.text) if piece.kind is None else piece.kind
+        first, *between = parts
+        last = f".*{between.pop()}" if between else ""
+        return re.compile(first + "".join(f"(?>.*?{part})" for part in between) + last, re.DOTALL)
+
+
+# In a regular expression what `%` is.
+_ANYTHING = ".*"
 
 
 class LikePiece(NamedTuple):
@@ -140,7 +155,7 @@ def like_pieces(pattern: str, *, leading: bool = False) -> Iterator[LikePiece]:
         if many or one:
             if leading:
                 return
-            yield LikePiece("", ".*" if many else ".")
+            yield LikePiece("", _ANYTHING if many else ".")
         else:
             yield LikePiece(escaped or text, None)
 
@@ -227,8 +242,9 @@ def joined(kind: type[Every] | type[Either], parts: Sequence[Node]) -> Node:
     if any(part == Constant(decisive) for part in flat):
         return Constant(decisive)
     rest = [part for part in flat if part != Constant(not decisive)]
-    # Beside a NULL the others still decide whether it is NULL or the decisive value.
-    rest = list(dict.fromkeys(rest))
+    # Beside a NULL the others still decide whether it is NULL or the decisive value. These by identity: to compare them
+    # by value would look at each leaf again for each level above it.
+    rest = list({part if isinstance(part, Constant) else id(part): part for part in rest}.values())
     if not rest:
         return Constant(not decisive)
     return rest[0] if len(rest) == 1 else kind(tuple(rest))
@@ -257,12 +273,17 @@ _TOKEN = re.compile(
     r"""\s*(?: (?P<skip>--[^\n]*)
       | `(?P<quoted>(?:[^`]|``)*)`
       | (?P<string>'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")
-      | (?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?(?:BD|bd|[LSYDlsyd])?(?![\w.]))
+      | (?P<number>(?:\d++\.?\d*+|\.\d++)(?:[eE][+-]?\d++)?(?:BD|bd|[LSYDlsyd])?(?![\w.]))
       | (?P<sign><=>|<>|<=|>=|==|!=|[=<>(),.+-])
       | (?P<word>[^\W\d]\w*|\d+[^\W\d]\w*) )""",
     re.VERBOSE | re.DOTALL,
 )
-_ESCAPE = re.compile(r"\\u([0-9a-fA-F]{4})|\\([0-3][0-7]{2})|\\(.)", re.DOTALL)
+_ESCAPE = re.compile(
+    r"\\u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})|\\u([0-9a-fA-F]{4})|\\([0-3][0-7]{2})|\\(.)",
+    re.DOTALL,
+)
+# Surrogates that stand for no byte of a text that is not UTF-8.
+_LONE = re.compile("[\ud800-\udc7f\udd00-\udfff]")
 _ESCAPED = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a", "%": "\\%", "_": "\\_"}
 _TYPED = {
     "date": (LiteralKind.DATE, "a date like DATE '2026-01-31'"),
@@ -280,13 +301,14 @@ class _Token(NamedTuple):
     kind: str
     text: str
     at: int
+    number: int
 
 
 def no_column(name: str, names: Iterable[str]) -> str:
     """What is wrong with the name of a column that is none of `names`, and which of these are like it."""
     known = {one.lower(): one for one in names}
     near = " or ".join(known[one] for one in get_close_matches(name.lower(), known, 3))
-    return f"there is no column '{name}'" + (f"; did you mean {near}?" if near else "")
+    return f"there is no column '{name[:100]}'" + (f"; did you mean {near}?" if near else "")
 
 
 class _Parser:
@@ -296,7 +318,13 @@ class _Parser:
         self._tokens = list(_tokens(text))
         self._next = 0
         self._depth = 0
-        self._fields = fields
+        # Of names that occur twice the first place counts.
+        columns = [Column(field.name, field.type, place) for place, field in enumerate(fields)]
+        self._by_name = {column.name: column for column in reversed(columns)}
+        self._by_lower_name = {column.name.lower(): column for column in reversed(columns)}
+        self._names = [column.name for column in columns]
+        # Each comparison once, however often it is stated.
+        self._known: dict[Leaf, Leaf] = {}
 
     def peek(self, ahead: int = 0) -> _Token:
         return self._tokens[min(self._next + ahead, len(self._tokens) - 1)]
@@ -321,7 +349,7 @@ class _Parser:
         return wrong(token.at, f"{what}, found {found}")
 
     def _is_call(self, token: _Token) -> bool:
-        following = self._tokens[min(self._tokens.index(token) + 1, len(self._tokens) - 1)]
+        following = self._tokens[min(token.number + 1, len(self._tokens) - 1)]
         return token.kind == "word" and token.text.lower() not in _WORDS and following.text == "("
 
     def either(self) -> Node:
@@ -370,16 +398,20 @@ class _Parser:
             opposite = self.accept("not")
             if not self.accept("null"):
                 raise self.failure("expected NULL")
-            return negated(IsNull(column)) if opposite else IsNull(column)
+            null = self._once(IsNull(column))
+            return negated(null) if opposite else null
         opposite = self.accept("not")
         for word, rest in (("in", self._in), ("between", self._between), ("like", self._like)):
             if self.accept(word):
                 return negated(rest(column)) if opposite else rest(column)
         if not opposite and isinstance(column.type, Primitive) and column.type.kind is TypeKind.BOOLEAN:
-            return Comparison(column, Op.EQUAL, As.BOOLEAN, value=True)
+            return self._once(Comparison(column, Op.EQUAL, As.BOOLEAN, value=True))
         if self._is_call(at):
             raise self.failure("", at)
         raise self.failure("expected a comparison, IN, BETWEEN, LIKE or IS NULL")
+
+    def _once(self, leaf: Leaf) -> Leaf:
+        return self._known.setdefault(leaf, leaf)
 
     def _op(self) -> Op | None:
         op = _OPS.get(self.peek().text) if self.peek().kind == "sign" else None
@@ -403,13 +435,13 @@ class _Parser:
         if name == "row__id" and self.peek().text.lower() == "is":
             return WRITE_ID
         if self.peek().text == ".":
-            raise wrong(token.at, f"members of a column ({token.text}.{self.peek(1).text}) are not supported")
-        for exact in (True, False):
-            for place, field in enumerate(self._fields):
-                if (field.name == token.text) if exact else (field.name.lower() == name):
-                    return Column(field.name, field.type, place)
-        names = [field.name for field in self._fields]
-        raise wrong(token.at, no_column(token.text, [*names, WRITE_ID.name]), f"The columns are: {', '.join(names)}.")
+            member = f"{token.text}.{self.peek(1).text}"
+            raise wrong(token.at, f"members of a column ({member[:100]}) are not supported")
+        column = self._by_name.get(token.text) or self._by_lower_name.get(name)
+        if column is not None:
+            return column
+        known = [*self._names, WRITE_ID.name]
+        raise wrong(token.at, no_column(token.text, known), f"The columns are: {', '.join(self._names)}.")
 
     def _at_literal(self) -> bool:
         token = self.peek()
@@ -440,15 +472,15 @@ class _Parser:
                 raise wrong(token.at, f"{text[:40]!r} is not {example}")
             return Literal(kind, text, token.at)
         if token.kind in ("quoted", "word") and word not in _WORDS and not self._is_call(token):
-            raise wrong(token.at, f"a column is compared with a literal, and {token.text!r} is none")
+            raise wrong(token.at, f"a column is compared with a literal, and {token.text[:100]!r} is none")
         raise self.failure("expected a literal", token)
 
     def _string(self) -> str:
         """A string, or several one after the other, which are one."""
-        text = ""
+        texts = []
         while self.peek().kind == "string":
-            text += _ESCAPE.sub(_unescaped, self.take().text[1:-1])
-        return text
+            texts.append(_ESCAPE.sub(_unescaped, self.take().text[1:-1]))
+        return _LONE.sub("?", "".join(texts))
 
     def _in(self, column: Column) -> Node:
         if not self.accept("("):
@@ -466,7 +498,7 @@ class _Parser:
                 values.setdefault(taken[0], []).append(taken[1])
             else:
                 parts.append(Constant(False if taken == NEVER else None))
-        among = [Among(column, as_, tuple(dict.fromkeys(some))) for as_, some in values.items()]
+        among = [self._once(Among(column, as_, tuple(dict.fromkeys(some)))) for as_, some in values.items()]
         return joined(Either, [*among, *parts])
 
     def _between(self, column: Column) -> Node:
@@ -494,13 +526,13 @@ class _Parser:
             raise wrong(literal.at, f"LIKE takes a string column, and {column.name} is {column.type}")
         if literal.kind is not LiteralKind.STRING:
             raise wrong(literal.at, f"LIKE takes a string, not {literal.kind.value}")
-        return Like(column, literal.text)
+        return self._once(Like(column, literal.text))
 
     def _comparison(self, column: Column, op: Op, literal: Literal, place: Place = Place.COMPARISON) -> Node:
         taken = _taken(column, literal, place)
         if isinstance(taken, tuple):
-            return Comparison(column, op, *taken)
-        return IsNull(column) if op is Op.SAME else Constant(None)
+            return self._once(Comparison(column, op, *taken))
+        return self._once(IsNull(column)) if op is Op.SAME else Constant(None)
 
 
 def _is_text_or_number(literal: Literal) -> bool:
@@ -551,7 +583,7 @@ def wrong(at: int, what: str, hint: str = _HINT) -> UsageError:
 
 
 def _tokens(text: str) -> Iterator[_Token]:
-    at = 0
+    at = number = 0
     while at < len(text):
         match = _TOKEN.match(text, at)
         if match is None:
@@ -565,16 +597,23 @@ def _tokens(text: str) -> Iterator[_Token]:
         kind = match.lastgroup or ""
         if kind != "skip":
             found = match[kind]
-            yield _Token(kind, found.replace("``", "`") if kind == "quoted" else found, match.start(kind))
+            yield _Token(kind, found.replace("``", "`") if kind == "quoted" else found, match.start(kind), number)
+            number += 1
         at = match.end()
-    yield _Token("end", "", len(text))
+    yield _Token("end", "", len(text), number)
 
 
 def _unescaped(match: re.Match[str]) -> str:
-    """What a backslash and its followers stand for (BaseSemanticAnalyzer.unescapeSQLString)."""
+    """What a backslash and its followers stand for (BaseSemanticAnalyzer.unescapeSQLString).
+
+    Two surrogates are one character of Java's; of one alone Hadoop's Text makes a question mark.
+    """
     if match[1]:
-        return chr(int(match[1], 16))
-    return chr(int(match[2], 8)) if match[2] else _ESCAPED.get(match[3], match[3])
+        return chr(0x10000 + ((int(match[1], 16) - 0xD800) << 10) + int(match[2], 16) - 0xDC00)
+    if match[3]:
+        code = int(match[3], 16)
+        return "?" if 0xD800 <= code <= 0xDFFF else chr(code)
+    return chr(int(match[4], 8)) if match[4] else _ESCAPED.get(match[5], match[5])
 
 
 def _number(token: _Token, sign: str) -> Literal:
@@ -588,8 +627,11 @@ def _number(token: _Token, sign: str) -> Literal:
         kind = LiteralKind.DOUBLE
     elif suffix == "bd" or "." in body or "e" in body:
         kind = LiteralKind.DECIMAL
-    elif suffix == "l" or int(body) >= _INT:
-        kind = LiteralKind.LONG if int(body) < _LONG else LiteralKind.DECIMAL
     else:
-        kind = LiteralKind.INTEGER
+        # Python reads no more than 4,300 digits.
+        digits = body.lstrip("0")
+        whole = int(digits or "0") if len(digits) < len(str(_LONG)) + 1 else _LONG
+        kind = LiteralKind.DECIMAL if whole >= _LONG else LiteralKind.INTEGER
+        if whole < _LONG and (suffix == "l" or whole >= _INT):
+            kind = LiteralKind.LONG
     return Literal(kind, sign + body, token.at)

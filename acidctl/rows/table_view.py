@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from shlex import quote
 from typing import TYPE_CHECKING, NamedTuple
 
 from acidctl.errors import NoSuchTableError, NotAcidTableError, UsageError
@@ -85,10 +86,10 @@ class TableState:
         """The kind that was stated, else guessed."""
         return self.kind.type
 
-    def of_table(self, root: str, stated: str | None, shown: str) -> TableState:
+    def of_table(self, root: str, stated: str | None, shown: str, *, changes: bool = False) -> TableState:
         """The same with warnings about what the table is called; raises as `own_table_warnings`."""
-        listed = self.lists.write_ids.table if self.lists.write_ids is not None else None
-        warnings = own_table_warnings(root, self.schema, listed=listed, stated=stated, shown=shown)
+        listed = self.lists.effective_write_ids.table
+        warnings = own_table_warnings(root, self.schema, listed=listed, stated=stated, shown=shown, changes=changes)
         lists = replace(self.lists, notes=(*self.lists.notes, *warnings))
         return replace(self, lists=lists, warnings=(*self.warnings, *warnings)) if warnings else self
 
@@ -177,7 +178,9 @@ def decide_kind(
     kind = stated or guess.type
     # Original files alone do not tell which Hive reads them; a list in Hive 2's form does.
     acid_v1 = kind is not TableType.INSERT_ONLY and (guess.acid_v1 or list_format == TxnListFormat.HIVE2.value)
-    return guess._replace(type=kind, acid_v1=acid_v1, ambiguous=guess.ambiguous and stated is None)
+    if stated is not None:
+        guess = guess._replace(ambiguous=False, until_cleaned=False)
+    return guess._replace(type=kind, acid_v1=acid_v1)
 
 
 def kind_notes(kind: TableGuess) -> list[str]:
@@ -243,12 +246,19 @@ def require_table(locations: Sequence[Location], shown: str, storage: Storage | 
 
 
 def own_table_warnings(
-    root: str, schema: TableSchema | None, *, listed: str | None, stated: str | None, shown: str
+    root: str,
+    schema: TableSchema | None,
+    *,
+    listed: str | None,
+    stated: str | None,
+    shown: str,
+    changes: bool = False,
 ) -> tuple[str, ...]:
     """Refuse a list, or `--table`, of another table than the one at `root`; warn where only the names differ.
 
     Ids of one table mean nothing in another, and the answer would look right. The DDL tells which table this is, and
-    so do Hive's own folders, `<database>.db/<table>`; what other directories are called proves nothing.
+    so do Hive's own folders, `<database>.db/<table>`; what other directories are called proves nothing. So a command
+    that `changes` data wants the user to state that the list is of this table where the directory is called otherwise.
     """
     known = known_table(root, schema)
     for given, what in ((listed, f"the write-id list is of table {listed}"), (stated, f"--table says {stated}")):
@@ -264,14 +274,23 @@ def own_table_warnings(
         if folder is not None and not same_table(schema.table, folder):
             return (f"The DDL is of {schema.table}, and this directory is that of {folder}.",)
         return ()
+    if known is not None or stated is not None or listed is None:
+        return ()
     parts = _table_path(root)
-    name = (listed or stated or "").rpartition(".")[2].lower()
+    name, called = listed.rpartition(".")[2].lower(), parts[-1] if parts else ""
+    if name == called.lower():
+        return ()
+    if changes:
+        raise UsageError(
+            f"the write-id list is of table {listed}, and "
+            + (f"the directory {shown} is called {called}" if parts else f"{shown} has no name of its own"),
+            path=shown,
+            hint=f"If the table here is {listed}, add --table {quote(listed)}; else give the list of this table.",
+        )
     # Copies and exports are often called after the table: orders_old, orders/2026.
-    named = re.search(rf"(?<![a-z0-9]){re.escape(name)}(?![a-z0-9])", "/".join(parts).lower())
-    if known is None and name and parts and named is None:
-        what = "list" if listed is not None else "--table"
-        return (f"The {what} is of {listed or stated}, and this directory is called {parts[-1]}.",)
-    return ()
+    if not parts or re.search(rf"(?<![a-z0-9]){re.escape(name)}(?![a-z0-9])", "/".join(parts).lower()):
+        return ()
+    return (f"The list is of {listed}, and this directory is called {called}.",)
 
 
 def known_table(root: str, schema: TableSchema | None) -> str | None:

@@ -51,12 +51,14 @@ class TableGuess(NamedTuple):
     """The kind of a table with one sentence why; `ambiguous` where another kind looks the same.
 
     `acid_v1`: written by Hive 1 or 2, where write ids are transaction ids and every base is a compacted one.
+    `until_cleaned`: only directories that a cleaner may remove show the kind, and what is left looks like another.
     """
 
     type: TableType
     ambiguous: bool
     why: str
     acid_v1: bool = False
+    until_cleaned: bool = False
 
 
 def resolve(
@@ -177,6 +179,9 @@ def guess_table_type(listings: Iterable[Listing], reader: Reader | None = None) 
 
     What is obsolete or aborted for the reader does not count, for a cleaner may remove it. What that is depends on
     the kind again: a table counts as one of ACID v1 if what is left under the rules of ACID v1 looks so.
+
+    Where what is left looks like an insert-only table or like a full one of LOAD DATA alone, a sign of full ACID counts
+    whatever became of its directory: no Hive makes an insert-only table of one (TransactionalValidationListener).
     """
     reader = reader or Reader()
     places = [(listing, take_inventory(listing)) for listing in listings]
@@ -212,7 +217,10 @@ def _guess_from_left(
     signs = _Signs()
     for listing, inventory in left:
         signs.add(listing, inventory)
-    return signs.guess()
+    guess = signs.guess()
+    if guess.ambiguous and guess.type is TableType.INSERT_ONLY and everything.full is not None:
+        return TableGuess(TableType.FULL, False, everything.full, until_cleaned=True)
+    return guess
 
 
 class _Signs:

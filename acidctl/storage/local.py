@@ -12,12 +12,10 @@ import ctypes
 import errno
 import os
 import pwd
-import re
-import secrets
 import shutil
 import stat as stat_bits
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from functools import cache
 from typing import BinaryIO, cast
@@ -33,6 +31,7 @@ from acidctl.errors import (
 )
 from acidctl.format.listing import FileInfo, is_foreign
 from acidctl.format.names import OWN_PREFIX
+from acidctl.storage.named_files import kind_of
 from acidctl.storage.port import Descend, Facts, NewFile, PathStat, Storage, Walk, gone, join, may_be_closed
 
 _BUFFER_BYTES, _BEGIN_BYTES = 1 << 20, 8 << 20
@@ -45,13 +44,6 @@ _NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 _DIRECTORY = os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_DIRECTORY", 0)
 # Enough to go on from, also where a directory may be entered and not be listed.
 _STEP = getattr(os, "O_PATH", os.O_RDONLY) | os.O_CLOEXEC | getattr(os, "O_DIRECTORY", 0)
-_KINDS = {
-    stat_bits.S_IFDIR: "a directory",
-    stat_bits.S_IFIFO: "a named pipe",
-    stat_bits.S_IFSOCK: "a socket",
-    stat_bits.S_IFCHR: "a device",
-    stat_bits.S_IFBLK: "a device",
-}
 
 
 class LocalStorage(Storage):
@@ -110,7 +102,7 @@ class LocalStorage(Storage):
                             if status is not None:
                                 files.append(FileInfo(name, status.st_size, status.st_mtime))
                                 if not stat_bits.S_ISREG(status.st_mode):
-                                    special[name] = _kind_of(status)
+                                    special[name] = kind_of(status)
                         elif descend is None or descend(name):
                             if is_link:
                                 _refuse_loop(root, relative, entry.path)
@@ -133,7 +125,7 @@ class LocalStorage(Storage):
             status = os.stat(name, dir_fd=parent, follow_symlinks=parent is None)
             if not stat_bits.S_ISREG(status.st_mode):
                 raise StorageError(
-                    f"{path} is not a regular file but {_kind_of(status)}",
+                    f"{path} is not a regular file but {kind_of(status)}",
                     path=path,
                     hint="Remove it, or restore the file that it replaced; then run the command again.",
                 )
@@ -308,71 +300,12 @@ class _NewFile(NewFile):
                 os.close(number)
 
 
-@contextmanager
-def whole_file(path: str) -> Iterator[BinaryIO]:
-    """A file for writing that takes its name only when it is whole, in place of what was there.
-
-    Until then it has a random name beside it that is new: what others have left there, links above all, is neither
-    written to nor removed. What is there and is no file (a device, a pipe), and `/dev/stdout` whatever it leads to, is
-    written to as it is: a rename would put a file in its place, which for `/dev/null` ends more than this command. A
-    link stays a link.
-    """
-    try:
-        stream_number = own_stream(path)
-        if stream_number is not None or is_special(path):
-            with open(path if stream_number is None else os.dup(stream_number), "wb") as stream:
-                yield stream
-            return
-        target = os.path.realpath(path) if os.path.islink(path) else path
-        part = os.path.join(os.path.dirname(target), f".acidctl-{secrets.token_hex(8)}.part")
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        with os.fdopen(os.open(part, flags, 0o666), "wb") as stream:
-            try:
-                yield stream
-                stream.flush()
-                os.replace(part, target)
-            except BaseException:
-                with suppress(FileNotFoundError):
-                    os.unlink(part)
-                raise
-    except OSError as error:
-        raise StorageError(f"{path} cannot be written: {error.strerror or error}", path=path) from error
-
-
-def is_special(path: str) -> bool:
-    """Whether there is something at a path that is neither a file nor a directory."""
-    return os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path)
-
-
-_OWN_STREAM = re.compile(r"(?:/dev/fd|/proc/self/fd)/([0-9]{1,9})")
-
-
-def own_stream(path: str) -> int | None:
-    """The descriptor behind a name of the system for something that this process has open, such as `/dev/stdout`.
-
-    Whoever writes to a copy of it goes on where others have ended, also where it leads to a file.
-    """
-    match = _OWN_STREAM.fullmatch(path)
-    return {"/dev/stdout": 1, "/dev/stderr": 2}.get(path) if match is None else int(match[1])
-
-
-def write_bytes(path: str | os.PathLike[str], chunks: Iterable[bytes]) -> None:
-    """Write chunks to a file, see `whole_file`."""
-    with whole_file(os.fspath(path)) as stream:
-        for chunk in chunks:
-            stream.write(chunk)
-
-
 def whole_path(storage: Storage, path: str) -> str:
     """The path from the root of its storage on, independent of the current directory."""
     try:
         return os.path.abspath(path) if isinstance(storage, LocalStorage) else path
     except OSError:
         return path  # the current directory has been removed
-
-
-def _kind_of(status: os.stat_result) -> str:
-    return _KINDS.get(stat_bits.S_IFMT(status.st_mode), "something else")
 
 
 def _status_of(entry: os.DirEntry[str], is_link: bool) -> os.stat_result | None:

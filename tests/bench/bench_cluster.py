@@ -35,7 +35,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 session = engine.start()
                 for what in (small, table):
                     copy = linked(what, Path(folder) / "copy")
-                    report = open_table(str(copy)).compact(case.kind, spark=session, validtxns=case.lists[1::2])
+                    report = open_table(str(copy)).compact(
+                        case.kind, spark=session, validtxns=case.lists[1:4:2], table=case.lists[-1]
+                    )
                     (part,) = report.partitions
                     assert part.outputs, part
                 times.setdefault(f"{workers} worker{'s' * (workers > 1)} of one core", []).append(report.seconds)

@@ -37,7 +37,7 @@ def measured(folder: str, tree: Path, table: Path, lists: Sequence[str], what: s
     texts = [part for text in lists for part in ("--validtxns", text)]
     if what == "count":
         return cost(tree, ["snapshot", str(table), "--count", *texts])
-    copy = Path(tempfile.mkdtemp(dir=folder)) / "t"
+    copy = Path(tempfile.mkdtemp(dir=folder)) / "small"
     shutil.copytree(table, copy, copy_function=os.link, ignore=shutil.ignore_patterns("_done"))
     return cost(tree, ["compact", what, str(copy), *texts, "-q"])
 

@@ -50,7 +50,8 @@ class Case:
     def lists(self) -> tuple[str, ...]:
         """The options that state the lists."""
         write_ids = f"default.bench:{self.last_write_id}:9223372036854775807::"
-        return "--validtxns", write_ids, "--validtxns", "100:9223372036854775807::"
+        # Copies have names of their own.
+        return "--validtxns", write_ids, "--validtxns", "100:9223372036854775807::", "--table", "default.bench"
 
 
 def _columns(start: int, count: int) -> tuple[pa.Array, ...]:

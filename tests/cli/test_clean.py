@@ -86,7 +86,7 @@ def test_the_dry_run_says_in_capitals_that_nothing_was_deleted(table: Path, widt
 def test_the_line_to_paste_does_it(table: Path) -> None:
     """Every option that decides is in it, quoted."""
     odd = table.rename(table.parent / "orders, a table's")
-    result = clean(odd, "--older-than", "90m", "--leftovers", width=80)
+    result = clean(odd, "--table", "default.orders", "--older-than", "90m", "--leftovers", width=80)
     line = result.stdout.rstrip().splitlines()[-1]
     words = shlex.split(line)
     assert words[:2] == ["acidctl", "clean"]
@@ -260,7 +260,7 @@ def test_the_question_lists_the_largest_of_many(table: Path, monkeypatch: pytest
 @pytest.mark.slow
 def test_no_location_is_begun_after_the_time(table: Path, tmp_path: Path) -> None:
     """One is looked into at least; the others are left, exit code 3, and a later run takes them."""
-    root = tmp_path / "partitioned"
+    root = tmp_path / "parts" / "orders"
     for name in ("ds=1", "ds=2", "ds=3"):
         shutil.copytree(table, root / name)
     before = names(root)
@@ -340,11 +340,12 @@ def test_undo_of_a_renamed_table_says_what_lies_there(table: Path) -> None:
     place = str(table.parent / "aside")
     assert clean(table, "--quarantine", place).code == 0
     renamed = table.rename(table.parent / "renamed")
-    result = clean(renamed, "--undo", "--quarantine", place)
+    agreed = ("--table", "default.orders", "--undo", "--quarantine", place)
+    result = clean(renamed, *agreed)
     assert result.code == ExitCode.FINDINGS
     assert f"{place} holds what was taken from {table}, left as it is" in result.stderr
     assert "No quarantine" not in result.stderr
-    answer = clean(renamed, "--undo", "--quarantine", place, "-o", "json")
+    answer = clean(renamed, *agreed, "-o", "json")
     assert (answer.code, answer.error()["code"]) == (ExitCode.FINDINGS, "others_only")
     assert not GONE & names(renamed)
 
@@ -437,7 +438,7 @@ def test_what_is_no_table_is_refused(tmp_path: Path, name: str, code: ExitCode) 
 
 def test_an_empty_directory_is_an_empty_table(tmp_path: Path) -> None:
     """Nothing to remove, and no error."""
-    result = clean(tmp_path)
+    result = clean(tmp_path, "--table", "default.orders")
     assert result.code == 0
     assert "There is nothing to remove." in result.stdout
 

@@ -357,7 +357,7 @@ def test_what_is_no_plan_for_this_is_refused(
     [
         ((), "--assume-committed"),
         (("--as-of", "9"), "--assume-committed"),
-        (("--validtxns", "default.orders:9:8:8:6"), "--assume-committed"),
+        (("--validtxns", "default.orders:9:8:8:6", "--table", "default.orders"), "--assume-committed"),
         (("--assume-committed", "--target", "hive3", "--visibility-txn", "30"), "hive3"),
         (("--assume-committed", "--spark-conf", "executor.memory=4g"), "is not a Spark setting"),
         (("--assume-committed", "--spark-conf", "spark.executor.memory"), "is not a Spark setting"),
@@ -456,7 +456,8 @@ def test_overlapping_ranges_are_refused(tmp_path: Path) -> None:
     for name in ("delta_0000005_0000007", "delta_0000006_0000009"):
         shutil.copytree(source, table / name)
     names = _names(table)
-    result = _compact("major", table, "--validtxns", "default.orders:9:9223372036854775807::", "--assume-committed")
+    lists = ("--validtxns", "default.orders:9:9223372036854775807::", "--table", "default.orders")
+    result = _compact("major", table, *lists, "--assume-committed")
     assert result.code == 3, result.stderr
     assert "delta_0000005_0000007" in result.stdout
     assert _names(table) == names

@@ -9,6 +9,8 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
+import tracemalloc
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -16,7 +18,7 @@ import pyarrow as pa
 import pyarrow.orc
 import pytest
 
-from acidctl.cli import options
+from acidctl.cli import compact, options
 from tests import ROOT
 from tests.cli.runner import acidctl, heed_interrupts
 
@@ -27,6 +29,7 @@ BUCKET = "delta_0000005_0000005_0000/bucket_00001_0"
 STREAMED = "delta_0000002_0000007/bucket_00000"
 SIDE = f"{STREAMED}_flush_length"
 ALL = "9223372036854775807"
+FAR = f":{ALL}::"
 COMMAND = [sys.executable, "-m", "acidctl"]
 
 
@@ -204,11 +207,78 @@ def test_lists_that_do_not_fit(case: str) -> None:
     _expect_failure(["snapshot", "--count", str(DEMO), *args], 2, "usage", said)
 
 
-@pytest.mark.parametrize("args", [["--validtxns", "@/dev/zero"], ["--names", "/dev/zero"]])
-def test_a_text_without_end(args: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Bounded in time and memory."""
-    monkeypatch.setattr(options, "MAX_TEXT", 1 << 20)
-    _expect_failure(["ls", str(DEMO), *args], 2, "usage", "holds more than 1 MiB")
+def _file_arguments(path: object) -> list[list[str]]:
+    return [
+        ["ls", str(DEMO), "--validtxns", f"@{path}"],
+        ["ls", str(DEMO), "--schema", f"@{path}"],
+        ["ls", str(DEMO), "--names", f"{path}"],
+        ["ls", str(DEMO), "--config", f"{path}"],
+        ["compact", "major", str(DEMO), "--plan", f"{path}"],
+    ]
+
+
+def test_what_is_no_regular_file_is_refused_at_once(tmp_path: Path) -> None:
+    """Nobody may ever write to a named pipe, and a device may have no end."""
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to(tmp_path / "pipe")
+    for path, said in (
+        (tmp_path / "pipe", "it is a named pipe and no regular file"),
+        (tmp_path / "link", "it is a named pipe and no regular file"),
+        ("/dev/zero", "it is a device and no regular file"),
+        ("/dev/null", "it is a device and no regular file"),
+        (tmp_path, "Is a directory"),
+    ):
+        for args in _file_arguments(path):
+            _expect_failure(args, 2, "usage", said)
+
+
+@pytest.mark.parametrize("command", range(5))
+def test_a_text_without_end(command: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a shell has opened (`<(...)`, stdin) is read up to a bound."""
+    for module, name in ((options, "MAX_TEXT"), (compact, "MAX_PLAN")):
+        monkeypatch.setattr(module, name, 1 << 20)
+    with open("/dev/zero", "rb") as zero:
+        for path in (f"/dev/fd/{zero.fileno()}", f"/proc/self/fd/{zero.fileno()}"):
+            args = _file_arguments(path)[command]
+            said = "no regular file" if "--config" in args else "holds more than 1 MiB of text"
+            _expect_failure(args, 2, "usage", said)
+
+
+def test_a_file_that_is_too_long_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """300 MB of zeros as a plan, or as a configuration."""
+    path = tmp_path / "zeros"
+    with path.open("wb") as stream:
+        stream.truncate(300 << 20)
+    tracemalloc.start()
+    try:
+        _expect_failure(["compact", "major", str(DEMO), "--plan", str(path)], 2, "usage", "holds more than 128 MiB")
+        _expect_failure(["ls", str(DEMO), "--config", str(path)], 2, "usage", "is larger than 1 MiB")
+        assert tracemalloc.get_traced_memory()[1] < 16 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_lists_from_what_a_shell_opens(tmp_path: Path) -> None:
+    """`--validtxns @<(beeline ...)`: a pipe, whose writer may take its time; and `@/dev/stdin`."""
+    reading, writing = os.pipe()
+    late = os.fdopen(writing, "w")
+
+    def write() -> None:
+        with late:
+            late.write(f"default.orders:9{FAR}")
+
+    writer = threading.Timer(0.2, write)
+    writer.start()
+    try:
+        result = acidctl("ls", str(DEMO), "--validtxns", f"@/dev/fd/{reading}", "-o", "json")
+    finally:
+        writer.join()
+        os.close(reading)
+    assert result.json()["assumed"] == ["txns"], result.stderr
+    line = [sys.executable, "-m", "acidctl", "ls", str(DEMO), "-o", "json", "--validtxns"]
+    for name in ("@/dev/stdin", "@-"):
+        done = subprocess.run([*line, name], input=f"default.orders:9{FAR}".encode(), capture_output=True, check=True)
+        assert json.loads(done.stdout)["assumed"] == ["txns"]
 
 
 SCHEMAS = [
@@ -547,7 +617,7 @@ def test_partitions_of_any_name_are_compacted_and_cleaned_by_the_printed_line(tm
     for name in ODD:
         shutil.copytree(PARTITIONED / "table/ds=2026-01-01/hr=1", root / os.fsdecode(name))
     facts = json.loads((PARTITIONED / "step.json").read_text())
-    lists = ["--validtxns", facts["valid_write_ids"], "--validtxns", facts["valid_txns"]]
+    lists = ["--validtxns", facts["valid_write_ids"], "--validtxns", facts["valid_txns"], "--table", facts["table"]]
     done = acidctl("compact", "major", str(root), *lists, "--engine", "local", "-o", "json")
     assert done.code == 0, done.stderr
     assert done.json()["summary"]["outcomes"] == {"compacted": len(ODD)}

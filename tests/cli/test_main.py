@@ -204,7 +204,20 @@ def test_the_configuration_is_found_in_the_users_folder(tmp_path: Path, monkeypa
     [
         ("[options]\nyes = true\n", "command line only"),
         ("[options.compact]\nassume-committed = true\n", "command line only"),
-        ("[optoins]\n", "unknown section"),
+        ("[optoins]\n", "unknown section [optoins]; did you mean [options]?"),
+        ("[options]\nprofil = 'hive4'\n", "unknown key profil in [options]; did you mean profile?"),
+        ("[options]\nnope = 1\n", "unknown key nope in [options]"),
+        ("[options]\nSpark-Conf = 1\n", "unknown key Spark-Conf in [options]"),
+        ("[options.decode-bucket]\nnope = 1\n", "unknown key nope in [options.decode-bucket]"),
+        ("[options.clean]\nolder_thn = '30d'\n", "unknown key older_thn in [options.clean]; did you mean older_than?"),
+        ("[options.clean]\nolder-thn = '30d'\n", "unknown key older-thn in [options.clean]; did you mean older_than?"),
+        ("[options.dump]\nlimit = 5\n", "unknown key limit in [options.dump]"),
+        ("[options.clena]\nolder_than = '30d'\n", "section [options.clena]; did you mean [options.clean]?"),
+        ("[options.decode_bucket]\nquiet = true\n", "did you mean [options.decode-bucket]?"),
+        ("[options.older_than]\nclean = '30d'\n", "unknown section [options.older_than]"),
+        ("[metastore]\nuri = 'thrift://h'\n", "unknown key uri in [metastore]; did you mean uris?"),
+        ("[spark]\nmastr = 'yarn'\n", "unknown key mastr in [spark]; did you mean master?"),
+        ("[spark.executor]\nmemory = '4g'\n", "unknown key executor in [spark]"),
         ("[options", "not valid TOML"),
         ("options = 3\n", "has to be a section"),
         ("[storage]\nkey = 'x'\n", "wants sections"),
@@ -219,6 +232,38 @@ def test_a_wrong_configuration_is_one_sentence(tmp_path: Path, text: str, said: 
     assert (result.code, result.stdout) == (2, "")
     assert said in result.stderr
     assert str(config) in result.stderr
+
+
+def test_a_misspelt_retention_deletes_nothing(tmp_path: Path) -> None:
+    """24 hours instead of the 30 days that were meant, every night."""
+    config = tmp_path / "config.toml"
+    config.write_text("[options.clean]\nolder_thn = '30d'\n")
+    args = ("clean", str(tmp_path), "--validtxns", "t:5:9223372036854775807::", "--delete", "--yes")
+    result = acidctl(*args, "--config", str(config))
+    assert (result.code, result.stdout) == (2, "")
+    assert "`acidctl clean --help`" in result.stderr
+
+
+def test_every_option_may_stand_in_the_configuration(tmp_path: Path) -> None:
+    """In the section of its command, and for all commands: none is refused because another command runs."""
+    lines, every, known = [], {}, set()
+    for name in COMMANDS:
+        command = cli.get_command(click.Context(cli), name)
+        assert command is not None
+        lines.append(f"[options.{name}]")
+        for param in command.params:
+            long_names = [flag[2:] for flag in param.opts if flag.startswith("--")]
+            for key in () if not long_names or is_safety_option(long_names[0]) else long_names:
+                if name == "decode-bucket":
+                    known.add(key)  # the values of its own would have to fit
+                    continue
+                lines.append(f"{key.replace('-', '_')} = 1")
+                every[key] = f"{key} = 1"
+    config = tmp_path / "config.toml"
+    config.write_text("\n".join(["[options]", *(line for key, line in every.items() if key not in known), *lines]))
+    result = acidctl("decode-bucket", "3", "--config", str(config))
+    assert result.code == 0, result.stderr
+    assert len(every) > 60
 
 
 def test_a_missing_configuration_that_was_named_is_an_error(tmp_path: Path) -> None:

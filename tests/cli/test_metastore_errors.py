@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -160,6 +161,32 @@ def test_a_table_whose_place_is_not_there() -> None:
     )
 
 
+@pytest.mark.parametrize("schema", [(), ("--schema", "id int, v string")])
+def test_a_table_by_name_vouches_for_its_directory(schema: tuple[str, ...], tmp_path: Path) -> None:
+    """Its metastore says where it lies, whatever that is called; a list of another table is refused all the same."""
+    place = shutil.copytree(
+        ROOT / "fixtures/tables/hive3/unbucketed/01-inserted/table", tmp_path / "external" / "place"
+    )
+
+    def table(request: Any) -> Any:
+        found = _table(request)
+        found.table.sd.location = str(place)
+        return found
+
+    none = IDL.ShowCompactResponse([])
+    fake = FakeMetastore(get_table_req=table, show_compact=lambda _: none, **_LISTS)
+    with listening(fake.serve) as port:
+        where = ("--metastore", f"thrift://127.0.0.1:{port}", *schema, "--validtxns")
+        own, other = (f"sales.{name}:1:9223372036854775807::" for name in ("orders", "customers"))
+        for command in (("compact", "major", "sales.orders", "-n"), ("clean", "sales.orders")):
+            named = acidctl(*command, *where, own)
+            assert named.code in (0, 3), named.stderr
+            assert "is called" not in named.stderr
+            refused = acidctl(*command, *where, other)
+            assert (refused.code, refused.stdout) == (2, "")
+            assert "sales.customers" in refused.stderr
+
+
 def test_a_partition_on_another_cluster() -> None:
     """Its path is not looked for on the table's own; other partitions and the table's name in the hint."""
     place = "hdfs://one:8020/w/orders"
@@ -258,7 +285,6 @@ def test_addresses_that_are_none(given: str, shown: str) -> None:
 @pytest.mark.parametrize(
     ("lines", "sentence"),
     [
-        ('uri = "thrift://h"', "unknown setting 'uri' of the metastore"),
         ("uris = 5", "the setting uris of the metastore has a value of the wrong type"),
         ("uris = [5]", "the setting uris of the metastore has a value of the wrong type"),
         ('uris = ""', "the address of the metastore is empty"),

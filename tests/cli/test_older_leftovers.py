@@ -22,7 +22,7 @@ from tests import ROOT
 from tests.cli.runner import Result, acidctl
 
 STEP = ROOT / "fixtures/tables/hive4/demo_orders/03-demo"
-LISTS = ("--validtxns", "default.orders:9:8:8:6", "--validtxns", "21:17:17:15")
+LISTS = ("--validtxns", "default.orders:9:8:8:6", "--validtxns", "21:17:17:15", "--table", "default.orders")
 
 
 VERSIONS = ("0.1.0", "18f87b8")

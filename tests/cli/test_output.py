@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from io import BytesIO
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,17 +13,24 @@ import pytest
 from acidctl.cli.output import (
     Cell,
     Column,
+    Format,
+    JsonArray,
     Output,
     Paint,
     Terminal,
     csv_cell,
     display_width,
+    dump_json,
+    encode,
     human_age,
     human_size,
     plural,
     shown,
     wrap,
 )
+from acidctl.errors import AcidctlError
+from tests.cli.runner import acidctl
+from tests.cli.test_dump import write_acid
 
 COLUMNS = (
     Column("NAME"),
@@ -112,6 +121,77 @@ def test_names_cannot_disturb_a_terminal() -> None:
     assert shown("a\nb\x1b[2J\u202egpj\udcff\x7f") == "a\\nb\\x1b[2J\\u202egpj\\xff\\x7f"
     assert shown("p=üñ水") == "p=üñ水"
     assert display_width("水a") == 3
+
+
+RISKY = "\x1b[2J\x07\x7f\x9b31m\u202egpj\u2028\U000e0041\udcff"
+
+
+@pytest.mark.parametrize("form", [Format.JSON, Format.JSONL, Format.CSV])
+def test_machine_forms_cannot_disturb_a_terminal(form: Format) -> None:
+    """Escaped on a terminal, where JSON stays JSON of the same values; to a program they are as they were."""
+
+    def answer(width: int | None) -> str:
+        stdout = BytesIO()
+        out = Output(Terminal(stdout, BytesIO(), width=width), form)
+        item = {"name": f"{RISKY}水\n", "more": "b"}
+        assert out.machine(lambda: {"items": [item]}, [item], ["name", "more"])
+        if form is not Format.CSV:
+            (JsonArray(out).data if form is Format.JSON else out.machine_data)(encode(dump_json(item) + "\n"))
+        return stdout.getvalue().decode()
+
+    piped, seen = answer(None), answer(80)
+    assert [letter for letter in seen if shown(letter) != letter and letter != "\n"] == []
+    assert "水" in seen
+    assert "\x9b31m\u202egpj" in piped
+    if form is Format.CSV:
+        assert seen == 'name,more\n"\\x1b[2J\\x07\\x7f\\x9b31m\\u202egpj\\u2028\\ue0041\\udcff水\n",b\n'
+    elif form is Format.JSONL:
+        assert [json.loads(line) for line in seen.splitlines()] == [json.loads(line) for line in piped.split("\n")[:-1]]
+        assert r"\u001b[2J\u0007\u007f\u009b31m\u202egpj\u2028\udb40\udc41\udcff" in seen
+
+
+def test_errors_cannot_disturb_a_terminal_in_json() -> None:
+    """They stand on stderr, which may be a terminal of its own."""
+    for width in (None, 80):
+        stderr = BytesIO()
+        out = Output(Terminal(BytesIO(), stderr, error_width=width), Format.JSON)
+        out.error(AcidctlError("no such \x9b\u202e"))
+        text = stderr.getvalue().decode()
+        assert ("\x9b" in text) == (width is None)
+        assert json.loads(text)["error"]["message"] == "no such \x9b\u202e"
+
+
+def test_commands_escape_machine_forms_on_a_terminal(tmp_path: Path) -> None:
+    """Names of `ls` and values of rows alike; in a pipe all is as it is stored."""
+    table = tmp_path / "t"
+    (table / "delta_0000001_0000001_0000").mkdir(parents=True)
+    event = (0, 1, 536870912, 0, 1, ("\x1b[2J\x9b\u202eabc",))
+    write_acid(table / "delta_0000001_0000001_0000/bucket_00000_0", [event])
+    (table / "_odd\x1b[31m\x9b\u202e").mkdir()
+    (table / "_odd\x1b[31m\x9b\u202e" / "x").write_text("x")
+    lists = ("--validtxns", "default.t:1:9223372036854775807::", "--validtxns", "9:9223372036854775807::")
+    file = str(table / "delta_0000001_0000001_0000/bucket_00000_0")
+    answers = 0
+    for command in (
+        ("ls", str(table)),
+        ("ls", str(table), "-l", "--rows"),
+        ("snapshot", str(table), "--row-id"),
+        ("snapshot", str(table), "--files"),
+        ("compact", "major", str(table), *lists, "-n"),
+        ("clean", str(table), *lists),
+        ("dump", file),
+        ("dump", "--data", file),
+        ("dump", "--events", file),
+        ("decode-bucket", "a\x9b\u202e"),
+    ):
+        for form in ("text", "json", "jsonl", "csv"):
+            seen = acidctl(*command, "-o", form, width=80).stdout
+            assert [letter for letter in seen if shown(letter) != letter and letter != "\n"] == [], (command, form)
+            piped = acidctl(*command, "-o", form).stdout
+            documents = [seen] if form == "json" else seen.split("\n")[:-1] if form == "jsonl" else []
+            assert all(isinstance(json.loads(document), dict | list) for document in documents), (command, form)
+            answers += "\u202e" in piped
+    assert answers > 15
 
 
 def test_csv_tells_null_from_empty() -> None:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from acidctl.errors import ExitCode
+from acidctl import open_table
+from acidctl.errors import ExitCode, UsageError
 from tests.cli.runner import acidctl
 from tests.support.cleaning_cases import age, step, tree
 
@@ -92,7 +93,9 @@ def test_the_list_of_another_table_is_refused_from_within(tmp_path: Path, monkey
 
 
 def test_a_list_has_to_be_of_the_table(tmp_path: Path) -> None:
-    """Refused where the folder or the DDL says which table this is, and warned about where only the name differs."""
+    """Refused where the folder or the DDL says which table this is; where only the name differs, who reads is warned,
+    and who changes data has to name the table.
+    """
     inside = step(ORDERS).copy(tmp_path / "default.db" / "orders")
     plain = step(ORDERS).copy(tmp_path / "orders")
     lists = ("--validtxns", f"default.other:20{FAR}", "--validtxns", f"100{FAR}")
@@ -104,9 +107,92 @@ def test_a_list_has_to_be_of_the_table(tmp_path: Path) -> None:
             assert "default.orders" in result.stderr
         stated = acidctl(*args, str(plain), *lists, *ddl)
         assert (stated.code, stated.stdout) == (ExitCode.USAGE, ""), args
-        warned = acidctl(*args, str(plain), *lists)
-        assert "The list is of default.other, and this directory is called orders." in warned.stderr, args
-        assert warned.stdout, args
+        differs = acidctl(*args, str(plain), *lists)
+        if args[0] in ("ls", "snapshot"):
+            assert "The list is of default.other, and this directory is called orders." in differs.stderr, args
+            assert differs.stdout, args
+        else:
+            assert (differs.code, differs.stdout) == (ExitCode.USAGE, ""), args
+            what = f"the write-id list is of table default.other, and the directory {plain} is called orders"
+            assert what in differs.stderr, args
+            assert "If the table here is default.other, add --table default.other;" in differs.stderr, args
+        for vouched in (("--table", "default.other"), ("--schema", "CREATE TABLE default.other (id int)")):
+            agreed = acidctl(*args, str(plain), *lists, *vouched)
+            assert agreed.code in (ExitCode.DONE, ExitCode.FINDINGS), (args, vouched, agreed.stderr)
+            assert "is called" not in agreed.stderr, (args, vouched)
+        other = acidctl(*args, str(plain), *lists, "--table", "default.orders")
+        assert (other.code, other.stdout) == (ExitCode.USAGE, ""), args
+        assert "the write-id list is of table default.other, not of default.orders" in other.stderr
+
+
+CHANGES = [("clean",), ("compact", "major", "-n")]
+
+
+@pytest.mark.parametrize("args", CHANGES, ids=lambda args: args[0])
+def test_whose_directory_it_is_by_name(args: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The folder of the table counts, however its path is spelled; what lies above or below is none of its name."""
+    table = step(PARTED).copy(tmp_path / "Orders")
+    lists = ("--validtxns", f"sales.orders:20{FAR}", "--validtxns", f"200000{FAR}")
+    (tmp_path / "link").symlink_to(tmp_path)
+    inside = table / "ds=2026-01-01"
+    monkeypatch.chdir(inside)
+    for path in (table, f"{table}/", f"file:{table}", inside, f"{inside}/hr=1/", ".", "..", tmp_path / "link/Orders"):
+        result = acidctl(*args, str(path), *lists)
+        assert "is called" not in result.stderr, path
+        assert result.code in (ExitCode.DONE, ExitCode.FINDINGS), (path, result.stderr)
+    for name in ("orders_old", "orders/2026", "customers", "orders.v2", "v2.orders", "ds=1/customers"):
+        elsewhere = step(ORDERS).copy(tmp_path / "lake" / name)
+        result = acidctl(*args, str(elsewhere), *lists)
+        assert (result.code, result.stdout) == (ExitCode.USAGE, ""), name
+        assert "add --table sales.orders;" in result.stderr
+        assert acidctl(*args, str(elsewhere), *lists, "--table", "orders").code in (ExitCode.DONE, ExitCode.FINDINGS)
+
+
+def test_clean_deletes_nothing_by_the_list_of_another_table(tmp_path: Path) -> None:
+    """One list of several is enough to name the table, and -q hides nothing of it."""
+    table = step(ORDERS).copy(tmp_path / "orders")
+    before = tree(table)
+    foreign = ("--validtxns", "default.customers:9:9223372036854775807::", "--validtxns", f"100{FAR}")
+    more_lists = ("--as-of", "9", "--assume-exclusive")
+    for more in (("--delete",), ("--delete", *more_lists), ("--undo",), ("--quarantine", str(tmp_path / "box"))):
+        result = acidctl("clean", str(table), *foreign, "-q", "--yes", *more)
+        assert (result.code, result.stdout) == (ExitCode.USAGE, ""), more
+        assert tree(table) == before, more
+    result = acidctl("compact", "major", str(table), *foreign, "-q")
+    assert (result.code, result.stdout, tree(table)) == (ExitCode.USAGE, "", before)
+
+
+def test_python_asks_whose_list_it_is_too(tmp_path: Path) -> None:
+    """`table=` is what --table is."""
+    table = open_table(str(step(ORDERS).copy(tmp_path / "orders")))
+    lists = [f"default.customers:9{FAR}", f"100{FAR}"]
+    for change in (table.clean, table.plan_clean, lambda **given: table.plan_compaction("major", **given)):
+        with pytest.raises(UsageError, match=r"is of table default\.customers, and the directory .* is called orders"):
+            change(validtxns=lists)
+        change(validtxns=lists, table="default.customers")
+        with pytest.raises(UsageError, match=r"not of default\.orders"):
+            change(validtxns=lists, table="default.orders")
+
+
+def test_a_plan_by_the_list_of_another_table_is_not_carried_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such plans were made with a warning by older versions; who knows better names the table."""
+    table = step(ORDERS).copy(tmp_path / "orders")
+    saved = tmp_path / "plan.json"
+    lists = ("--validtxns", f"default.customers:9{FAR}", "--validtxns", f"100{FAR}")
+    with monkeypatch.context() as patched:
+        patched.setattr("acidctl.rows.table_view.own_table_warnings", lambda *args, **more: ())
+        made = acidctl("compact", "major", str(table), *lists, "--plan-out", str(saved))
+    assert made.code == ExitCode.DONE, made.stderr
+    before = tree(table)
+    for more in ((), ("--table", "default.orders")):
+        result = acidctl("compact", "major", str(table), "--plan", str(saved), *more)
+        assert (result.code, result.stdout) == (ExitCode.USAGE, ""), result.stderr
+        assert "default.customers" in result.stderr
+        assert tree(table) == before
+    done = acidctl("compact", "major", str(table), "--plan", str(saved), "--table", "default.customers")
+    assert done.code == ExitCode.DONE, done.stderr
 
 
 def test_a_wrapped_list_is_refused_by_every_command(tmp_path: Path) -> None:

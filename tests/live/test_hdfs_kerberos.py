@@ -34,6 +34,7 @@ def test_a_table_is_read_compacted_and_cleaned_with_a_ticket(secure_hdfs: Secure
     restore(STEP / "step.json")
     facts = json.loads((STEP / "step.json").read_text())
     lists = [word for key in ("valid_write_ids", "valid_txns") if facts[key] for word in ("--validtxns", facts[key])]
+    lists += ["--table", facts["table"]]
     hdfs = secure_hdfs.hdfs
     hdfs.put_tree(STEP / "table", TABLE)
     hdfs.run("dfs", "-chown", "-R", "alice:analysts", "/secure")

@@ -69,9 +69,14 @@ class OnS3:
         return step(self.source).lists
 
     @property
+    def owner(self) -> str:
+        """The table that the lists are of."""
+        return str(step(self.source).facts["table"])
+
+    @property
     def options(self) -> list[str]:
         """The same on the command line."""
-        return [option for text in self.lists for option in ("--validtxns", text)]
+        return [*(option for text in self.lists for option in ("--validtxns", text)), "--table", self.owner]
 
     def run(self, name: str, *args: str) -> Result:
         """`acidctl NAME ARGS URL`; the answer must not hold the secret."""
@@ -166,7 +171,7 @@ def test_partitions_by_worker_processes(server: S3Server, tmp_path: Path, monkey
     for name in server.environment:
         monkeypatch.delenv(name)
     opened = acidctl.open_table(table.url, storage_options=server.options)
-    prepared = opened.prepare_compaction("major", validtxns=list(table.lists), assume_exclusive=True)
+    prepared = opened.prepare_compaction("major", validtxns=list(table.lists), table=table.owner, assume_exclusive=True)
     with LocalEngine(2, small_bytes=0) as engine:
         report = prepared.start(engine).run()
     outcomes = [part.outcome for part in report.partitions]
@@ -182,7 +187,8 @@ def test_under_a_transaction(table: OnS3) -> None:
     txn = 900_000
     before = table.rows()
     opened = acidctl.open_table(table.url, storage_options=table.server.options)
-    report = opened.compact("major", engine="local", validtxns=[write_ids, f"{txn}:{txn}:{txn}:"], visibility_txn=txn)
+    lists = [write_ids, f"{txn}:{txn}:{txn}:"]
+    report = opened.compact("major", engine="local", validtxns=lists, table=table.owner, visibility_txn=txn)
     assert [part.outcome for part in report.partitions] == [Outcome.COMPACTED]
     made = report.partitions[0].outputs[0]
     assert made.endswith(f"_v{txn:07}")

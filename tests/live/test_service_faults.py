@@ -34,6 +34,7 @@ from tests.support.faulty import Fault, FaultyStorage
 
 STEP = "hive4/bucketed/02-changed"
 LISTS = list(step(STEP).lists)
+OWNER = str(step(STEP).facts["table"])
 _NUMBERS = itertools.count(1)
 _LATER = 4e9
 
@@ -60,7 +61,7 @@ class Far:
     def compact(self, url: str, storage: Storage, patch: pytest.MonkeyPatch) -> CompactionReport:
         """A plan of this moment, carried out on a storage, tasks and all."""
         table = acidctl.open_table(url, storage_options=self.options)
-        plan = table.plan_compaction("minor", validtxns=LISTS, assume_exclusive=True)
+        plan = table.plan_compaction("minor", validtxns=LISTS, table=OWNER, assume_exclusive=True)
         root = resolve(url, self.options)[1]
         with patch.context() as patched:
             patched.setattr(task_module, "resolve", lambda of, options=None: (storage, resolve(of, self.options)[1]))
@@ -75,7 +76,11 @@ class Far:
     def again(self, url: str) -> None:
         """The next run of the command."""
         table = acidctl.open_table(url, storage_options=self.options)
-        report = table.prepare_compaction("minor", validtxns=LISTS, assume_exclusive=True).start(AllAtOnce()).run()
+        report = (
+            table.prepare_compaction("minor", validtxns=LISTS, table=OWNER, assume_exclusive=True)
+            .start(AllAtOnce())
+            .run()
+        )
         assert {part.outcome for part in report.partitions} <= {Outcome.COMPACTED, Outcome.NOTHING_TO_DO}, report
 
     def clean(self, url: str, storage: Storage) -> object:
@@ -214,7 +219,7 @@ def test_reading(far: Far, args: tuple[str, ...], monkeypatch: pytest.MonkeyPatc
     """Calls may fail once without being noticed; without a server there is a sentence, and no answer."""
     url = far.put()
     inner, root = far.open(url)
-    lists = [word for text in LISTS for word in ("--validtxns", text)]
+    lists = [*(word for text in LISTS for word in ("--validtxns", text)), "--table", OWNER]
 
     def run(storage: Storage) -> Any:
         monkeypatch.setattr(table_module, "resolve_url", lambda of, options=None: (storage, root))

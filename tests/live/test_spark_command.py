@@ -24,7 +24,8 @@ def _copy(step: Path, folder: Path) -> Path:
 
 def _arguments(step: Path) -> list[str]:
     facts = json.loads((step / "step.json").read_text())
-    return [o for key in ("valid_write_ids", "valid_txns") for o in ("--validtxns", facts[key])]
+    lists = [o for key in ("valid_write_ids", "valid_txns") for o in ("--validtxns", facts[key])]
+    return [*lists, "--table", facts["table"]]
 
 
 def _contents(table: Path) -> dict[str, bytes]:

@@ -152,7 +152,7 @@ class _Run(SlowRun):
     def __init__(self, tmp_path: Path, master: str, conf: dict[str, str]) -> None:
         self.table = _copy(DEMO, tmp_path)
         self.before = _contents(self.table)
-        super().__init__(str(self.table), _arguments(DEMO)[1::2], master, conf, tmp_path / "traces")
+        super().__init__(str(self.table), list(Step(DEMO).lists), master, conf, tmp_path / "traces")
 
 
 @pytest.fixture
@@ -175,7 +175,7 @@ Start = Callable[[str, dict[str, str]], _Run]
 def _compacted_here(tmp_path: Path) -> dict[str, Any]:
     """What the demo table says after a run of the local engine."""
     table = _copy(DEMO, tmp_path / "expected")
-    acidctl.compact(str(table), "major", engine="local", validtxns=_arguments(DEMO)[1::2])
+    acidctl.compact(str(table), "major", engine="local", validtxns=Step(DEMO).lists, table="default.orders")
     return _meaning(table)
 
 

@@ -82,6 +82,7 @@ def answers() -> dict[str, list[str]]:
             shutil.copytree(path / "table", table)
             facts = json.loads((path / "step.json").read_text())
             lists = [o for key in ("valid_write_ids", "valid_txns") if facts[key] for o in ("--validtxns", facts[key])]
+            lists += ["--table", facts["table"]] if facts["valid_write_ids"] else []
             lists += ["--list-format", "hive2"] if facts["engine"] == "hive2" else []
             _ask(fields, table, lists)
     return {key: sorted(value) for key, value in sorted(fields.items())}

@@ -32,7 +32,8 @@ table, folder, lists, master, *settings = sys.argv[1:]
 conf = dict(setting.split("=", 1) for setting in settings)
 with SparkEngine(master, conf, work=slow(folder)) as engine:
     try:
-        prepared = acidctl.open_table(table).prepare_compaction("major", validtxns=lists.split(" "))
+        given = {"validtxns": lists.split(" "), "table": lists.split(":")[0]}
+        prepared = acidctl.open_table(table).prepare_compaction("major", **given)
         report = prepared.start(engine).run()
     except AcidctlError as error:
         print("refused:", error.message, "Hint:", error.hint)

@@ -70,8 +70,9 @@ class Step:
 
     @property
     def options(self) -> list[str]:
-        """The lists as options of a command."""
+        """The lists as options of a command, and whose they are: copies have names of their own."""
         options = [word for text in self.lists for word in ("--validtxns", text)]
+        options += ["--table", self.facts["table"]] if self.facts["valid_write_ids"] else []
         return [*options, "--list-format", "hive2"] if self.list_format else options
 
     @property

@@ -104,6 +104,7 @@ LOADED_LATE = {
     ("api", "acidctl"): "`import acidctl` and `ls` know neither snapshots nor compaction and cleaning",
     ("cli", "acidctl.by_name"): "most commands name a path",
     ("cli", "acidctl.exporting"): "`snapshot --count` and `--files` show no rows",
+    ("cli", "acidctl.metastore"): "most configurations name no metastore",
     ("cli", "acidctl.rows"): "`snapshot --count` and `--files` show no rows",
     ("cli", "acidctl.types"): "`snapshot --count` and `--files` show no rows",
     ("cli", "rich"): "progress is shown on terminals only",

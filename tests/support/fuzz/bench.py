@@ -41,6 +41,7 @@ class Table:
     engine: str
     columns: str
     title: str = "t"
+    owner: str = ""
 
     @cached_property
     def data_files(self) -> tuple[str, ...]:
@@ -49,8 +50,9 @@ class Table:
 
     @property
     def options(self) -> tuple[str, ...]:
-        """The lists as options."""
+        """The lists as options, and whose they are: copies have names of their own."""
         given = tuple(option for text in self.lists for option in ("--validtxns", text))
+        given += ("--table", self.owner) if self.owner else ()
         # Files without row ids in deltas may be LOAD DATA's or an insert-only table's.
         kind = ("--table-type", self.kind.replace("_", "-")) if "load_data" in self.name else ()
         return (*given, *kind, "--list-format", "hive2") if self.engine == "hive2" else (*given, *kind)
@@ -64,8 +66,11 @@ def load(step: Path) -> Table:
     lists = tuple(facts[key] for key in ("valid_write_ids", "valid_txns") if facts[key])
     name = str(step.parent.relative_to(TABLES))
     empty = tuple(facts["empty_directories"])
+    owner = facts["table"] if facts["valid_write_ids"] else ""
     title = facts["table"].rpartition(".")[2]
-    return Table(name, files, empty, lists, facts["ddl"], facts["kind"], facts["engine"], facts["columns"], title)
+    return Table(
+        name, files, empty, lists, facts["ddl"], facts["kind"], facts["engine"], facts["columns"], title, owner
+    )
 
 
 def corpus(*, files: int = 24, size: int = 60_000) -> list[Table]:

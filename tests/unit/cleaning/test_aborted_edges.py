@@ -30,7 +30,7 @@ def test_inputs_that_end_with_an_aborted_write(
     watermark: int, options: tuple[str, ...], outcome: str, name: str, tmp_path: Path
 ) -> None:
     """Hive 4's Cleaner removes a base without a suffix that ends so; acidctl makes none, and the rows stay the same."""
-    table = step("hive4/streaming/02-aborted").copy(tmp_path)
+    table = step("hive4/streaming/02-aborted").copy(tmp_path / "t")
     ids = ("--validtxns", f"default.t:{watermark}:{NONE_OPEN}::{ABORTED}")
     before = acidctl("snapshot", str(table), *ids, "--digest", "-o", "csv", "--no-header", "-q").stdout
     result = acidctl("compact", "major", str(table), *ids, *options, "--table-type", "full", "-o", "json")

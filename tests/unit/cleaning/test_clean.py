@@ -343,7 +343,7 @@ def test_several_lists_become_one_snapshot() -> None:
     storage = LocalStorage()
     root = str(FIXTURES / DEMO / "table")
     old = "default.orders:9:3:3:6"
-    request = CleanOptions(validtxns=(*case.lists, old), older_than=None)
+    request = CleanOptions(validtxns=(*case.lists, old), table="default.orders", older_than=None)
     run = prepare(storage, root, request, now=0.0)
     assert run.common.effective_write_ids.format() == "default.orders:9:3:3,8:6"
     assert [v.name for part in run.plan().locations for v in part.victims] == ["delta_0000006_0000006_0000"]

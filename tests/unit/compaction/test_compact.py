@@ -64,8 +64,8 @@ class Engine:
 def table(tmp_path: Path) -> Path:
     """Three partitions of the demo table."""
     for name in PARTITIONS:
-        shutil.copytree(STEP / "table", tmp_path / "t" / name)
-    return tmp_path / "t"
+        shutil.copytree(STEP / "table", tmp_path / "orders" / name)
+    return tmp_path / "orders"
 
 
 def _prepared(table: Path, kind: str = "major", **options: Any) -> Prepared:
@@ -136,7 +136,9 @@ def test_parts_are_joined(tmp_path: Path) -> None:
     part = report.partitions[0]
     assert (part.files_out, part.rows_out) == (len(cuts), before[0])
     whole = part.rows_in
-    again = acidctl.open_table(str(shutil.copytree(step / "table", tmp_path / "u"))).compact("major", validtxns=lists)
+    again = acidctl.open_table(str(shutil.copytree(step / "table", tmp_path / "u" / "t"))).compact(
+        "major", validtxns=lists
+    )
     assert again.partitions[0].rows_in == whole
 
 

@@ -101,7 +101,7 @@ def small_waves(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_nothing_is_begun_after_the_time(tmp_path: Path, small_waves: None) -> None:
     """What has begun is finished within the grace; the rest is told of, and untouched."""
-    table, clock = _table(tmp_path / "t", 3), Clock()
+    table, clock = _table(tmp_path / "orders", 3), Clock()
     before = _digest(table)
     told: list[PartitionReport] = []
     # Two tasks a partition: the second one begins at 20 s and ends at 40 s.
@@ -120,7 +120,7 @@ def test_nothing_is_begun_after_the_time(tmp_path: Path, small_waves: None) -> N
 
 def test_what_has_begun_is_given_up_after_the_grace(tmp_path: Path, small_waves: None) -> None:
     """As if it had never been begun."""
-    table, clock = _table(tmp_path / "t", 2), Clock()
+    table, clock = _table(tmp_path / "orders", 2), Clock()
     names = _names(table)
     report = _prepared(table, TimeLimit(5, 2, clock=clock)).start(Engine(clock)).run()
     assert [part.reason_code for part in report.partitions] == ["max_runtime"] * 2
@@ -139,7 +139,7 @@ def test_planning_leaves_half_of_the_time(
     monkeypatch.setattr("acidctl.compaction.decision.FEWEST", fewest)
     # One file after the other: where threads are slow, all would be begun before the clock moves.
     monkeypatch.setattr("acidctl.compaction.decision.ordered_map", lambda function, items, **_: map(function, items))
-    table, clock = _table(tmp_path / "t", 3), Clock()
+    table, clock = _table(tmp_path / "orders", 3), Clock()
     shutil.rmtree(next((table / "ds=00").glob("delta_0000007*")))
 
     def look(done: int, total: int | None) -> None:
@@ -154,7 +154,7 @@ def test_planning_leaves_half_of_the_time(
 @pytest.mark.parametrize("how", ["pool", "here"])
 def test_the_clock_ends_a_run(how: str, tmp_path: Path) -> None:
     """Tasks that hang do not keep the command from ending, in order, with exit code 3."""
-    table = _table(tmp_path / "t", 2)
+    table = _table(tmp_path / "orders", 2)
     names = _names(table)
     command = [sys.executable, "-c", SLOW, how, "compact", "major", str(table), *OPTIONS, "--parallelism", "2"]
     command += ["--engine", "local", "--max-runtime", "3s", "--grace", "1s", "-o", "json"]
@@ -173,7 +173,7 @@ def test_a_killed_run_goes_on_where_it_was(tmp_path: Path) -> None:
     """Killed at random, again and again: what was finished is not done again, and in the end all is."""
     # Enough that several runs are killed before all is done.
     many = 3 * MANY
-    table, log = _table(tmp_path / "t", many), tmp_path / "log"
+    table, log = _table(tmp_path / "orders", many), tmp_path / "log"
     before = _digest(table)
     command = [sys.executable, "-m", "acidctl", "compact", "major", str(table), *OPTIONS]
     command += ["--engine", "local", "--run-log", str(log), "-q", "-o", "json"]
@@ -217,8 +217,8 @@ def test_a_killed_run_goes_on_where_it_was(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_so_many_partitions_and_bytes(tmp_path: Path) -> None:
     """Run after run takes the next ones, those with the most directories first."""
-    table = acidctl.open_table(str(_table(tmp_path / "t", 3)))
-    shutil.rmtree(next((tmp_path / "t" / "ds=00").glob("delta_0000007*")))
+    table = acidctl.open_table(str(_table(tmp_path / "orders", 3)))
+    shutil.rmtree(next((tmp_path / "orders" / "ds=00").glob("delta_0000007*")))
     seen = []
     for _ in range(4):
         report = table.compact("major", engine="local", validtxns=LISTS, max_partitions=1)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import pickle
+import time
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -31,6 +34,8 @@ from acidctl.rows.predicate import (
     negated,
     parse,
 )
+from acidctl.rows.stripes import _Facts
+from acidctl.rows.stripes import outcomes as stripe_outcomes
 from acidctl.types.hive_types import Field
 from acidctl.types.schema import parse_schema
 from tests.support.condition_rows import FIELDS, arrays, random_condition
@@ -284,3 +289,152 @@ def test_decimals_beyond_every_column() -> None:
     for text in ("dl < 1e99", "dc > -1e300", "bi < 1e400", "i > -99999999999999999999999999999999999999999.5"):
         assert outcomes(text) == "TTNTTTTTTTTT"
     assert outcomes("dc >= 1e-300") == "TFNTFTTTTTTT"
+
+
+# --- what nobody means
+
+ODD_LITERALS = [
+    *("9" * 5000, "0" * 5000 + "1", "9" * 5000 + "L", "9" * 19 + "L", "9" * 5000 + "S", "0" * 5000 + "1BD"),
+    *("1e1000000000BD", "-1e1000000000BD", "1e-1000000000BD", "1e99999999999999999999BD", "1e400", "-1e400", "1e-400"),
+    *("1e" + "9" * 5000, "." + "9" * 5000, "9" * 5000 + ".", "1.5e+9" + "9" * 30 + "D", "0e0", "00", "1L", "-0.0"),
+    *(r"'\ud800'", r"'\udfff'", r"'\ud83d\ude00'", r"'\ude00\ud83d'", r"'\udc80'", r"'a\ud800%'", r"'\377\0\u0000'"),
+    *("'NaN'", "'-Infinity'", "'" + "9" * 5000 + "'", "'1e1000000000'", "' 1 '", "''", "'\udcff'", "'\ud800'"),
+    *("DATE '9999-12-31'", "DATE '-999-01-01'", "TIMESTAMP '0000-01-01 00:00:00'", "'2020-01-01 25:00:00'", "'٣'"),
+    *("TIMESTAMPLOCALTZ '2020-01-01 10:00:00 UTC'", "TRUE", "NULL", "-" + "9" * 400, "0x1F", "1e5f", "1__2", "٣"),
+]
+SHAPES = [
+    *("{} = {}", "{} <=> {}", "{} < {}", "{} >= {}", "{} IN ({}, {})", "{} NOT IN (1, {})", "{} BETWEEN {} AND {}"),
+    *("{} NOT BETWEEN {} AND '5'", "{} LIKE {}", "{} NOT LIKE {}", "NOT ({} <> {} OR {} IS NULL)"),
+]
+
+
+def test_odd_literals_are_a_condition_or_a_sentence() -> None:
+    """Beside every column, in every form: evaluated on rows and asked of statistics, never another error."""
+    conditions = 0
+    for field in FIELDS:
+        for shape in SHAPES:
+            for literal in ODD_LITERALS:
+                words = [field.name, literal, field.name if shape.startswith("NOT (") else literal]
+                with suppress(UsageError):
+                    root = parse(shape.format(*words), FIELDS).root
+                    rows = _rows(root)
+                    assert len(rows) == 12
+                    if True in rows:
+                        assert True in stripe_outcomes(root, lambda _: _Facts())
+                    conditions += 1
+    assert conditions > 3000
+
+
+def test_numbers_of_thousands_of_digits() -> None:
+    """They are what they are: larger than everything, or a small number with zeros before it."""
+    for huge in ("9" * 5000, "1e1000000000BD", "1e1000000000"):
+        for column in ("i", "bi", "dc", "dl"):
+            assert outcomes(f"{column} < {huge}") == "TTNTTTTTTTTT", column
+            assert outcomes(f"{column} > -{huge}") == "TTNTTTTTTTTT", column
+        # NaN is above all, and infinity as large.
+        assert outcomes(f"d < {huge}") == "TTNFFTTTTTTT"
+        assert outcomes(f"f >= {huge}") == "FFNTTFFFFFFF"
+    assert outcomes("id = " + "0" * 5000 + "7") == "FFFFFFTFFFFF"
+    assert outcomes(f"id IN (3, {'9' * 5000})") == "FFTFFFFFFFFF"
+
+
+def test_surrogates_of_literals() -> None:
+    """Two are one character of Java's; Hadoop's Text makes a question mark of one alone."""
+    fields = parse_schema("s string, v varchar(3)").columns.fields
+    texts = pa.array(["😀", "?", "\ufffd", "a?b"])
+
+    def found(text: str) -> list[bool]:
+        rows = mask(parse(text, fields).root, {0: texts, 1: texts}, None, 4)
+        return [True] * 4 if rows is None else rows.tolist()
+
+    for column in ("s", "v"):
+        assert found(rf"{column} = '\ud83d\ude00'") == [True, False, False, False]
+        for lone in (r"\ud800", r"\udc80", r"\udfff"):
+            assert found(f"{column} = '{lone}'") == [False, True, False, False]
+        assert found(rf"{column} in ('a\ud83db', 'x')") == [False, False, False, True]
+    assert found(r"s like 'a\ud83d%'") == [False, False, False, True]
+
+
+# --- in linear time
+
+
+def seconds(work: Callable[[], object]) -> float:
+    """Of processor time."""
+    started = time.process_time()
+    work()
+    return time.process_time() - started
+
+
+def _terms(form: str, join: str, count: int) -> str:
+    return join.join(form.format(number) for number in range(count))
+
+
+def _levels(count: int) -> str:
+    text = _terms("i = {0} AND s = 'x{0}'", " OR ", count)
+    for number in range(150):
+        text = f"({text}) {'AND' if number % 2 else 'OR'} i <> {number}"
+    return text
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda count: _terms("i = {}", " OR ", count),
+        lambda count: _terms("i <> {}", " AND ", count),
+        lambda count: _terms("(s LIKE '%{}' OR d IS NULL)", " AND ", count),
+        lambda count: f"i IN ({_terms('{}', ',', count)})",
+        lambda count: f"{'NOT ' * count}i = 1",
+        lambda count: "s = " + "'x' " * count,
+        lambda count: f"i = {'9' * 20 * count}x",
+        lambda count: f"i = '{'9' * 20 * count}x'",
+        _levels,
+    ],
+    ids=["or", "and", "parentheses", "in", "not", "strings", "digits", "digits in a string", "levels"],
+)
+def test_parsing_takes_linear_time(make: Callable[[int], str]) -> None:
+    """Five times the terms take some five times as long."""
+
+    def parsed(text: str) -> None:
+        with suppress(UsageError):
+            parse(text, FIELDS)
+
+    few, many = (seconds(partial(parsed, make(count))) for count in (1_000, 5_000))
+    assert many < max(15 * few, 0.3), (few, many)
+
+
+def test_twenty_thousand_terms() -> None:
+    """Parsed, sent to another process, asked of statistics, and evaluated."""
+
+    def work() -> None:
+        predicate = pickle.loads(pickle.dumps(parse(_terms("i = {}", " OR ", 20_000), FIELDS)))
+        assert stripe_outcomes(predicate.root, lambda _: _Facts()) == {True, False, None}
+        assert _rows(predicate.root) == [True, True, False, False, False, True, True, True, True, True, True, True]
+
+    assert seconds(work) < 12
+    levels = pickle.loads(pickle.dumps(parse(_levels(10), FIELDS)))
+    assert len(_rows(levels.root)) == 12
+
+
+def test_like_in_linear_time() -> None:
+    """Of many `%` each takes the first place that fits, and none is tried again elsewhere."""
+    pattern = Like(parse("s is null", FIELDS).root.column, "%a" * 30 + "%b").regex()  # type: ignore[union-attr]
+    assert seconds(lambda: pattern.fullmatch("a" * 20_000)) < 1
+    assert pattern.fullmatch("a" * 20_000 + "b")
+
+
+def test_like_matches_as_it_is_defined() -> None:
+    """Against a slow model, on short texts and patterns of all forms."""
+
+    def like(pattern: str, text: str) -> bool:
+        if not pattern:
+            return not text
+        if pattern[0] == "%":
+            return any(like(pattern[1:], text[start:]) for start in range(len(text) + 1))
+        return bool(text) and pattern[0] in ("_", text[0]) and like(pattern[1:], text[1:])
+
+    column = parse("s is null", FIELDS).root.column  # type: ignore[union-attr]
+    random = Random(5)
+    for _ in range(3000):
+        pattern = "".join(random.choice("ab%%_") for _ in range(random.randint(0, 7)))
+        text = "".join(random.choice("ab") for _ in range(random.randint(0, 7)))
+        assert bool(Like(column, pattern).regex().fullmatch(text)) == like(pattern, text), (pattern, text)

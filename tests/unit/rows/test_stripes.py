@@ -16,8 +16,10 @@ import pytest
 from acidctl import open_table
 from acidctl.fileformats.parquet import ParquetFile
 from acidctl.format.events import EventKeys
+from acidctl.orc.calendar import hybrid_to_proleptic
 from acidctl.orc.reader import OrcFile, open_orc
 from acidctl.orc.stitch import StripeRun, stitch
+from acidctl.orc.tail import Calendar
 from acidctl.orc.writer import Backend
 from acidctl.rows.conditions import in_partition, mask
 from acidctl.rows.predicate import Column, leaves, parse
@@ -28,9 +30,10 @@ from acidctl.types.hive_types import Field, Primitive
 from acidctl.types.schema import parse_schema
 from tests.support.condition_rows import FIELDS, SCHEMA, arrays, random_condition
 from tests.support.extent import amount, some
+from tests.support.fuzz.orcbytes import OrcBytes
 from tests.support.orc_events import EventBatch, keys, written
 from tests.support.specs import delta, write_events
-from tests.support.steps import STEPS, Step
+from tests.support.steps import STEPS, TABLES, Step
 
 STRIPES, ROWS = 6, 3
 FULL = [step for step in STEPS if step.transactional]
@@ -118,6 +121,57 @@ def test_nan_that_statistics_hide_is_found() -> None:
     assert kept(orc, "d > 50", fields) == {0}
     assert kept(orc, "d = 'NaN' or d < 0", fields) == {0}
     assert kept(orc, "d < 3", fields) == {0, 1}
+
+
+def test_the_same_or_null_is_false_where_only_nulls_are() -> None:
+    """`<=>` takes NULL for a value, so its opposite is true of stripes of NULLs alone, and NULL of none."""
+    columns = pa.array([None, None], pa.int32()), pa.array([5, 5], pa.int32()), pa.array([7, None], pa.int32())
+    parts = [EventBatch(keys(2, start=2 * i), (column,)) for i, column in enumerate(columns)]
+    fields = (Field("i", Primitive(FIELDS[4].type.kind)),)
+    for acid in (True, False):
+        orc = open_orc(io.BytesIO(stitched(parts, "i int", acid=acid)), name="f")
+        assert kept(orc, "NOT (i <=> 5)", fields) == {0, 2}
+        assert kept(orc, "i <=> 5", fields) == {1}
+        assert kept(orc, "NOT (i = 5)", fields) == {2}
+        assert kept(orc, "NOT (i <=> 5) AND i IS NULL", fields) == {0, 2}
+        assert kept(orc, "i <=> NULL", fields) == {0, 2}
+
+
+def test_days_of_the_old_calendar_are_no_bounds() -> None:
+    """Files that count them as Hive 2 did show another day: up to ten days before, or after, what is stored."""
+    modern = 20_000
+    for stored in (-171_500, -719_000, -150_000):
+        shown = int(hybrid_to_proleptic(np.array([stored]))[0])
+        assert shown != stored
+        days = pa.array([stored], pa.int32()), pa.array([modern], pa.int32())
+        parts = [EventBatch(keys(1, start=i), (day.cast(pa.date32()),)) for i, day in enumerate(days)]
+        marked = OrcBytes(stitched(parts, "d date", acid=True))
+        for node in marked.footer:
+            if node[0] == 11:
+                node[2] = Calendar.JULIAN_GREGORIAN.value
+        orc = open_orc(io.BytesIO(marked.build()), name="f")
+        assert orc.tail.is_hybrid
+        fields = (Field("d", FIELDS[14].type),)
+        old, new = (str(np.datetime64(day, "D")) for day in (shown, modern))
+        assert kept(orc, f"d = DATE '{old}'", fields) == {0}
+        assert kept(orc, f"d BETWEEN DATE '{old}' AND DATE '{old}'", fields) == {0}
+        assert kept(orc, f"d = DATE '{new}'", fields) == {0, 1}
+
+
+@pytest.mark.parametrize("name", ["01-loaded", "02-compacted"])
+def test_bounds_that_are_no_utf8_are_no_bounds(name: str) -> None:
+    """They were replaced when they were noted; the rows are there, whatever a condition asks for."""
+    step = Step(TABLES / "hive4/types_invalid_utf8" / name)
+    snapshot = open_table(str(step.table)).snapshot(**step.view)
+    texts = {
+        value.decode("utf-8", "surrogateescape")
+        for batch in snapshot.to_batches(columns=["s"])
+        for value in batch.column(0).cast(pa.binary()).to_pylist()
+        if value is not None
+    }
+    assert sum(not text.isprintable() for text in texts) >= 3
+    for text in texts:
+        assert snapshot.count(where=f"s = '{text}'") == 1, ascii(text)
 
 
 # --- tables

@@ -435,14 +435,38 @@ def test_one_partition_tells_for_all() -> None:
     assert guess.type is TableType.FULL
 
 
-def test_what_is_obsolete_or_aborted_tells_nothing_of_the_kind() -> None:
-    """The kind, and so the rows, are the same before and after a cleaner: what it may remove does not count."""
+def test_signs_of_full_acid_count_whatever_became_of_their_directory() -> None:
+    """LOAD DATA OVERWRITE leaves a base as of an insert-only table; what it covers still says what the table is."""
+    alone = strict(["base_3/000000_0"], "t:9:9223372036854775807::")
+    assert alone.table_type is TableType.INSERT_ONLY
+    for sign, aborted in (
+        ("delete_delta_2_2_0000/bucket_00000", ""),
+        ("delete_delta_4_4_0000/bucket_00000", "4"),
+        ("delta_2_2_0000/bucket_00000_0", ""),
+        ("delta_4_4_0000/bucket_00000_0", "4"),
+        ("base_2/bucket_00000", ""),
+        ("delta_2_2_0000/_orc_acid_version", ""),
+    ):
+        listing = listing_of(["base_3/000000_0", sign])
+        reader = Reader(ValidWriteIds.parse(f"t:9:9223372036854775807::{aborted}"), None)
+        guess = guess_table_type([listing], reader)
+        assert (guess.type, guess.ambiguous, guess.until_cleaned) == (TableType.FULL, False, True), sign
+        assert sign.partition("/")[0] in guess.why
+        # Where something that stays says so too, a cleaner may take the sign.
+        stays = guess_table_type([listing, listing_of(["delta_5_5_0000/bucket_00000_0"])], reader)
+        assert (stays.type, stays.ambiguous, stays.until_cleaned) == (TableType.FULL, False, False), sign
+    # An obsolete delta of loaded files is of either kind.
+    loaded = guess_table_type([listing_of(["base_3/000000_0", "delta_2_2_0000/000000_0"])])
+    assert (loaded.type, loaded.ambiguous, loaded.until_cleaned) == (TableType.INSERT_ONLY, True, False)
+
+
+def test_what_is_obsolete_or_aborted_tells_nothing_of_the_kind_where_what_is_left_does() -> None:
+    """The kind, and so the rows, are the same before and after a cleaner."""
     union = ["000000_0", "delta_3_3_0000/HIVE_UNION_SUBDIR_1/000000_0"]
     for left, more, aborted in (
         (union, "delta_2_2_0000/bucket_00000_0", "2"),
         (union, "delete_delta_2_2_0000/bucket_00000_0", "2"),
-        (["base_3/000000_0"], "base_2/bucket_00000", ""),
-        (["base_3/000000_0"], "delta_2_2_0000/bucket_00000_0", ""),
+        (["base_3/_metadata_acid"], "delta_2_2_0000/bucket_00000_0", ""),
     ):
         lists = f"t:9:9223372036854775807::{aborted}"
         before, after = strict([*left, more], lists), strict(left, lists)
