@@ -15,6 +15,7 @@ from acidctl.compaction.columns import (
     column_losses,
     problem_of_settings,
     require_fitting,
+    stripe_size_of,
     writer_settings,
 )
 from acidctl.compaction.footers import InputFile, ReadTail, tail_readers
@@ -236,6 +237,7 @@ class _Reading:
     def _work(self, drafts: Sequence[PartitionDraft]) -> Iterator[tuple[PartitionDraft | None, ReadTail | None]]:
         """The readers of the files of each draft, and then the draft."""
         begun = size = 0
+        stripe_size = stripe_size_of(self.context.view.schema)
         for draft in drafts:
             # One at least, and of small ones some, so that run after run gets somewhere.
             enough = begun and (begun >= FEWEST or size >= _SMALL_BYTES)
@@ -248,7 +250,7 @@ class _Reading:
             else:
                 if draft.compacts:
                     begun, size = begun + 1, size + draft.plan.bytes_in
-                    yield from ((None, read) for read in tail_readers(self.storage, draft))
+                    yield from ((None, read) for read in tail_readers(self.storage, draft, stripe_size))
                 yield draft, None
 
     def _planned(
