@@ -91,7 +91,8 @@ class Prepared:
     `leftovers` are paths of partitions in which names of earlier runs were seen; they are recovered too. Without
     `replan`, a partition in which a dead run had to be completed first is stale. `break_locks` takes over locks
     although their owner may be alive. `limit` bounds the time of the whole run, `began` are the seconds by phase that
-    this process had spent before it. What `before_publishing` raises keeps a partition as it is.
+    this process had spent before it. `decode_copied` decodes rows of stripes that are copied. What
+    `before_publishing` raises keeps a partition as it is.
     """
 
     place: TablePlace
@@ -100,6 +101,7 @@ class Prepared:
     leftovers: frozenset[str] = frozenset()
     break_locks: bool = False
     limit: TimeLimit | None = None
+    decode_copied: bool = False
     before_publishing: Callable[[], None] = lambda: None
     began: Mapping[str, float] = field(default_factory=so_far)
 
@@ -322,7 +324,10 @@ class Compaction:
         hosts: Iterator[tuple[str, ...]] = iter([()] * len(task_parts))
         if getattr(self._engine, "uses_hosts", False):
             hosts = workers.map(lambda task_part: task_part.hosts(place.storage), task_parts)
-        specs = [task_part.spec(place, table, found) for task_part, found in zip(task_parts, hosts, strict=True)]
+        specs = [
+            replace(part.spec(place, table, found), decode_copied=self._prepared.decode_copied)
+            for part, found in zip(task_parts, hosts, strict=True)
+        ]
         outcomes = self._engine.run(specs) if specs else iter(())
         with ExitStack() as stack:
             stack.callback(getattr(outcomes, "close", lambda: None))  # an engine's generator ends what it began
@@ -547,7 +552,8 @@ def prepare(
         listings = (location.listing for location in locations if not location.stray)
         # What an earlier run, or one that is going on, has left there is recovered too.
         leftovers = frozenset(item.root[len(root) :].lstrip("/") for item in listings if has_leftovers(item))
-        return Prepared(place, plan, decision.again, leftovers, asked.unsafe_break_lock, limit, began=began)
+        breaks, decodes = asked.unsafe_break_lock, asked.decode_copied
+        return Prepared(place, plan, decision.again, leftovers, breaks, limit, decodes, began=began)
     _require_own(saved, asked, shown)
     if accept_edited:
         # What was assumed when the plan was made is assumed again only where it is given again.
@@ -558,7 +564,7 @@ def prepare(
             assume_exclusive=options.assume_exclusive and asked.assume_exclusive,
         )
         saved = accept(saved, decided(again)[1].plan)
-    return Prepared(place, saved, break_locks=asked.unsafe_break_lock, limit=limit)
+    return Prepared(place, saved, break_locks=asked.unsafe_break_lock, limit=limit, decode_copied=asked.decode_copied)
 
 
 def _require_own(plan: CompactionPlan, asked: CompactOptions, location: str) -> None:
