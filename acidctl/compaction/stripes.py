@@ -131,11 +131,6 @@ class _File:
         message = Message(self.statistics[index])
         return Statistics(self.orc.name, message.blobs(1), Budget(len(self.statistics[index])))
 
-    def agrees(self, index: int) -> bool:
-        """Whether the statistics of a stripe are those of its row groups, so that it may be believed."""
-        (footer,) = self.orc.stripe_footers(range(index, index + 1))
-        return self.orc.stripe_agrees(index, footer, self.statistics[index])
-
     def holds(self, index: int) -> bool:
         """Whether the stripe that was read last is this one, and is what its statistics say."""
         found = self.check.last(index)
@@ -345,9 +340,8 @@ class StripePlan:
     def _certain(self, file: _File, run: range) -> Iterator[CopiedStripe]:
         """Those of some adjacent stripes whose keys show that they can be copied."""
         place = self._files.index(file)
-        for index in run:
-            if not file.agrees(index):
-                file.reasons[index] = Obstacle.STATISTICS.value
+        for index in set(run).difference(file.orc.agreeing(run, file.statistics)):
+            file.reasons[index] = Obstacle.STATISTICS.value
         believed = (index for index in run if file.reasons[index] is None)
         for whole, group in groupby(believed, lambda index: (place, index) in self._decoded):
             for part in adjacent(group):
@@ -510,13 +504,11 @@ class PlainPlan:
                 for index, (footer, message) in enumerate(parts)
             )
             found = next((one for one in each if one is not None), None)
-        if found is None and not (file_agrees(tail, messages) and self._agree(orc, messages)):
+        if found is None and not file_agrees(tail, messages):
+            found = Obstacle.STATISTICS
+        if found is None and len(orc.agreeing(range(count), messages)) < count:
             found = Obstacle.STATISTICS
         return None if found is None else found.value
-
-    def _agree(self, orc: OrcFile, messages: Sequence[bytes]) -> bool:
-        parts = zip(orc.stripe_footers(), messages, strict=True)
-        return all(orc.stripe_agrees(index, *part) for index, part in enumerate(parts))
 
     def of(self, source: DataSource) -> tuple[CopiedStripe, ...]:
         """The stripes of a file that are copied: all, or none."""

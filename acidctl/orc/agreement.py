@@ -15,6 +15,7 @@ from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from decimal import Decimal
 
 from acidctl.orc.codec import CodecError, Compression, expand
+from acidctl.orc.input_file import PrefetchingFile
 from acidctl.orc.protobuf import Budget, Message, WireError, packed, varint, zigzag
 from acidctl.orc.stats import StatisticsKind, exact_sum
 from acidctl.orc.stripe import StreamKind, StripeFooter, recorded
@@ -22,6 +23,8 @@ from acidctl.orc.tail import ReadableFile, Tail, read_range
 from acidctl.orc.tail_edit import STATISTICS
 
 _MAX_INDEX = 64 << 20
+# So many row indexes are asked for at a time where each request takes long.
+_TOGETHER = 32
 _COUNT, _HAS_NULL = 1, 10
 _ENTRY, _POSITIONS, _OF_GROUP = 1, 1, 2
 _MOST_DIGITS = 80
@@ -79,6 +82,20 @@ def stripe_agrees(
     except (WireError, CodecError):
         return False
     return len(columns) == len(tail.types)
+
+
+def agreeing(
+    file: ReadableFile, tail: Tail, stripes: range, footers: Sequence[StripeFooter], statistics: Sequence[bytes]
+) -> list[int]:
+    """Those of adjacent stripes of which `stripe_agrees` holds, by the footers of these and the statistics of all."""
+    found = []
+    for at in range(0, len(stripes), _TOGETHER):
+        part = stripes[at : at + _TOGETHER]
+        if isinstance(file, PrefetchingFile):
+            file.expect([(tail.stripes[index].offset, tail.stripes[index].index_length) for index in part])
+        known = zip(part, footers[at:], strict=False)
+        found += [index for index, footer in known if stripe_agrees(file, tail, index, footer, statistics[index])]
+    return found
 
 
 def agrees(whole: bytes, parts: Sequence[bytes]) -> bool:

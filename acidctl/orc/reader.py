@@ -31,7 +31,7 @@ import pyarrow.orc as po
 from acidctl.errors import AcidctlError
 from acidctl.format.events import RowId
 from acidctl.orc import acidmeta, codec
-from acidctl.orc.agreement import stripe_agrees
+from acidctl.orc.agreement import agreeing
 from acidctl.orc.calendar import is_utc, zone_epoch
 from acidctl.orc.codec import CodecError, Compression, expand
 from acidctl.orc.input_file import PrefetchingFile, Source, SplicedFile
@@ -126,8 +126,7 @@ class OrcFile:
         self._footers: dict[int, StripeFooter] = {}
         # What stripes take whose streams were checked.
         self._sound: dict[int, float] = {}
-        #: Takes the values of whole stripes, where the file is read in several scans.
-        self.check: StripesCheck | None = None
+        self.check: StripesCheck | None = None  # takes the values where the file is read in several scans
         self.tail = tail
         self.name = tail.name
         self.is_acid = is_acid(tail)
@@ -228,10 +227,11 @@ class OrcFile:
         with self._source.lock:
             return encoded_statistics(self._source.file, self.tail)
 
-    def stripe_agrees(self, index: int, footer: StripeFooter, statistics: bytes) -> bool:
-        """Whether the statistics of a stripe are those of its row groups; see `agreement.stripe_agrees`."""
+    def agreeing(self, stripes: range, statistics: Sequence[bytes]) -> list[int]:
+        """Those of adjacent stripes whose statistics are those of their row groups; see `agreement.agreeing`."""
+        footers = self.stripe_footers(stripes)
         with self._source.lock:
-            return stripe_agrees(self._source.file, self.tail, index, footer, statistics)
+            return agreeing(self._source.file, self.tail, stripes, footers, statistics)
 
     def group_statistics(self, index: int, column: int) -> tuple[ColumnStatistics | None, ...]:
         """Of each row group of a stripe the statistics of a column; empty where the writer left none."""
