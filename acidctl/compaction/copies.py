@@ -11,17 +11,21 @@ from typing import BinaryIO, TypeVar
 
 from acidctl.compaction.cross_check import wrong
 from acidctl.compaction.stripes import CopyProof
+from acidctl.format.events import RowId
 from acidctl.orc.agreement import stripe_agrees
 from acidctl.orc.chunks import ChunkCheck
 from acidctl.orc.codec import CodecError
+from acidctl.orc.protobuf import Message
 from acidctl.orc.reader import OrcFile
+from acidctl.orc.stats import parse_statistics
 from acidctl.orc.stitch import StoredStripe, stored_stripes
+from acidctl.orc.stripe import read_column_index
 from acidctl.orc.tail import damaged
 
 T = TypeVar("T")
 
-# Of so many chunks one is inflated, and of so many columns the statistics are held against the row index once more.
-_CHUNK_SHARE, _COLUMN_SHARE = 32, 8
+# Of so many chunks one is inflated.
+_CHUNK_SHARE = 64
 
 
 def check_copies(
@@ -105,11 +109,35 @@ class _Copies:
     def statistics(self) -> None:
         """Hold what the new tail says of each copied stripe against the row index that came with it."""
         tail = self._orc.tail
-        count = len(tail.types)
-        # No two stripes have the same row numbers.
-        row_id = tail.types[0].subtypes[3:4] if self._orc.is_acid else ()
-        for index in sorted(self._proofs):
-            columns = {*row_id, *self._chance.sample(range(count), -(-count // _COLUMN_SHARE))}
+        # No two stripes have the same row numbers; of rows without keys more is needed to tell one from another.
+        row_id = tail.types[0].subtypes[3:4] if self._orc.is_acid else tail.types[0].subtypes
+        for index, proof in sorted(self._proofs.items()):
+            columns = {*row_id, self._chance.randrange(len(tail.types))}
             statistics = self._stripes[index].statistics
             if not stripe_agrees(self._file, tail, index, self._footers[index], statistics, columns):
                 raise wrong(self._orc.name, f"the statistics of stripe {index} are not those of its row groups")
+            if proof.original.last is not None and not self._ends_with(index, proof.original.last):
+                raise wrong(self._orc.name, f"stripe {index} of it, which was copied, does not end with its last key")
+
+    def _ends_with(self, index: int, last: RowId) -> bool:
+        """Whether a key can be the last one: keys ascend, so that it is the greatest where all are of one write and
+        bucket, in the stripe or in its last row group.
+        """
+        tail, columns = self._orc.tail, self._orc.tail.types[0].subtypes[1:4]
+        statistics = Message(self._stripes[index].statistics).blobs(1)
+        spans = [parse_statistics(Message(statistics[column])).span() for column in columns]
+        if not _is_one(spans) and tail.row_index_stride:
+            spans = []
+            for column in columns:
+                entries = read_column_index(self._file, tail, self._footers[index], column).entries or ()
+                known = entries[-1].statistics if entries else None
+                spans.append(None if known is None else known.span())
+        write_id, parts = spans[0], (last.write_id, last.bucket_property, last.row_id)
+        if not _is_one(spans):
+            return write_id is None or last.write_id == write_id[1]
+        return all(span is not None and span[1] == part for span, part in zip(spans, parts, strict=True))
+
+
+def _is_one(spans: Sequence[tuple[int, int] | None]) -> bool:
+    """Whether bounds of write ids and buckets are of one of each."""
+    return all(span is not None and span[0] == span[1] for span in spans[:2]) and spans[2] is not None

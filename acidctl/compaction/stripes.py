@@ -24,7 +24,7 @@ import pyarrow as pa
 from acidctl.compaction.plan import StripeCounts, WriterSettings
 from acidctl.errors import DamagedDataError
 from acidctl.fileformats.plain import RowFile
-from acidctl.format.events import EventBatch, KeySpan, RowId, keys_of
+from acidctl.format.events import EventBatch, Int64Array, KeySpan, RowId, keys_of
 from acidctl.format.names import BASE_PREFIX, DELTA_PREFIX, KEY_FIELDS
 from acidctl.orc.acidmeta import KEY_INDEX, parse_key_index
 from acidctl.orc.agreement import file_agrees
@@ -32,7 +32,7 @@ from acidctl.orc.arrow_writer import Physical
 from acidctl.orc.protobuf import Budget, Message
 from acidctl.orc.reader import OrcFile
 from acidctl.orc.scan_check import StripesCheck
-from acidctl.orc.stats import ColumnStatistics
+from acidctl.orc.stats import ColumnStatistics, StatisticsKind
 from acidctl.orc.stitch import Obstacle, StoredStripe, claims, obstacle_of_file, obstacle_of_stripe
 from acidctl.orc.tail import OrcType, Statistics, Tail
 from acidctl.rows.merge import DeletedRows
@@ -360,9 +360,10 @@ class StripePlan:
         through, counts = self.make_filter(), Counter[tuple[int, int]]()
         first: RowId | None = None
         last: RowId | None = None
-        plain = True
+        plain, numbers = True, _RowNumbers()
         for batch in through(file.source, events):
             keys = batch.keys
+            numbers.add(keys.row_id)
             plain &= keys.operation is None and bool((keys.current == keys.write_id).all())
             # Whether they ascend, the filter looks at; each id has to be there once.
             plain &= not keys.same_as_previous().any() and keys.at(0) != last
@@ -379,7 +380,8 @@ class StripePlan:
             return OVERLAP
         if self.deleted.between(first, last):
             return DELETED
-        if not file.holds(index):
+        decoded = (self._files.index(file), index) in self._decoded
+        if not _hold(file.stated(index), tail, counts, numbers) or (decoded and not file.holds(index)):
             return Obstacle.STATISTICS.value
         self.filters.append(through)
         return CopiedStripe(file.source, tail, index, file.statistics[index], first, last, counts)
@@ -404,6 +406,40 @@ class StripePlan:
                 decoded += file.orc.tail.stripes[index].rows if (place, index) in self._decoded else 0
         why = tuple(sorted(reasons.items()))
         self.counts = StripeCounts(copied, copied_bytes, rows, reasons.total(), why, decoded)
+
+
+@dataclass(slots=True)
+class _RowNumbers:
+    """Those of some rows: the least, the greatest, and their sum."""
+
+    low: int = _MOST
+    high: int = -_MOST
+    total: int = 0
+
+    def add(self, row_ids: Int64Array) -> None:
+        """Some more, which are not none."""
+        self.low, self.high = min(self.low, int(row_ids.min())), max(self.high, int(row_ids.max()))
+        self.total += int(row_ids.sum())
+
+
+def _hold(
+    stated: Sequence[ColumnStatistics], tail: Tail, counts: Mapping[tuple[int, int], int], numbers: _RowNumbers
+) -> bool:
+    """Whether the statistics of the key columns are those of inserts, so many of each write and bucket."""
+    writes = [(write_id, rows) for (write_id, _), rows in counts.items()]
+    buckets = [(bucket, rows) for (_, bucket), rows in counts.items()]
+    write_id, bucket = (
+        (min(values)[0], max(values)[0], sum(value * rows for value, rows in values)) for values in (writes, buckets)
+    )
+    read = (0, 0, 0), write_id, bucket, (numbers.low, numbers.high, numbers.total), write_id
+    for column, figures in zip(tail.types[0].subtypes, read, strict=False):
+        values = stated[column].of(StatisticsKind.INTEGER)
+        if stated[column].count not in (None, sum(counts.values())):
+            return False
+        known = () if values is None else (values.minimum, values.maximum, values.sum)
+        if any(one is not None and one != other for one, other in zip(known, figures, strict=False)):
+            return False
+    return True
 
 
 class _Watched:

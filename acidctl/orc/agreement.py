@@ -99,7 +99,9 @@ def agreeing(
 
 
 def agrees(whole: bytes, parts: Sequence[bytes]) -> bool:
-    """Whether the encoded statistics of a column claim nothing that those of its parts do not say together."""
+    """Whether the encoded statistics of a column count what those of its parts do, and claim nothing else than these
+    say together.
+    """
     if len(parts) == 1 and parts[0] == whole:
         return True
     try:
@@ -111,11 +113,11 @@ def agrees(whole: bytes, parts: Sequence[bytes]) -> bool:
 
 
 def _agrees(stated: _Fields, parts: _Parts) -> bool:
-    if _COUNT in stated and stated[_COUNT] != sum(_number(part[_COUNT]) * times for part, times in parts):
+    if stated[_COUNT] != sum(_number(part[_COUNT]) * times for part, times in parts):
         return False
     if _HAS_NULL in stated and bool(stated[_HAS_NULL]) is not any(part[_HAS_NULL] for part, _ in parts):
         return False
-    if stated.get(_COUNT) == 0:
+    if stated[_COUNT] == 0:
         return True  # bounds of nothing
     counting = [(part, times) for part, times in parts if part[_COUNT]]
     for kind in StatisticsKind:

@@ -321,7 +321,7 @@ class OrcFile:
                 self._source.file.expect_scan(tail, footers, projection.below(tail))
         check: StatisticsCheck | RunCheck | None = StatisticsCheck(tail) if tail.rows == self.tail.rows else None
         if self.check is not None and limit is None:
-            check = self.check.of(range(len(self.tail.stripes)) if stripes is None else stripes)
+            check = self.check.of(stripes, projection.read)
         below = {0, *projection.below(tail)}
         # Arrow inflates no more than it decodes.
         inflate = tail.rows > stored // 2 and tail.postscript.compression is Compression.ZLIB

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from math import isnan
 from typing import Any
 
@@ -202,7 +202,7 @@ class StripesCheck:
     """The values of stripes that were decoded beside what is stated of the others: together they are those of the file.
 
     `stated` gives the statistics of each stripe; it is called where some stripes were not decoded. `few` are columns,
-    the keys of events, that are also read alone: a stripe of which nothing else was read counts as not decoded.
+    the keys of events, that are also read alone, which nobody takes note of.
     """
 
     def __init__(
@@ -216,9 +216,11 @@ class StripesCheck:
         self._seen: dict[int, tuple[Seen, int]] = {}
         self._last: tuple[int, StatisticsCheck] | None = None
 
-    def of(self, stripes: range) -> RunCheck:
-        """What takes the rows of a scan of these stripes."""
-        return RunCheck(self._tail, stripes, self._take)
+    def of(self, stripes: range | None, columns: Collection[int]) -> RunCheck | None:
+        """What takes the rows of a scan of these stripes (None: all) and columns; None where it is of `few` alone."""
+        if self._few.issuperset(columns):
+            return None
+        return RunCheck(self._tail, range(len(self._tail.stripes)) if stripes is None else stripes, self._take)
 
     def last(self, index: int) -> StatisticsCheck | None:
         """What was seen of a stripe, if it is the last one that was read to its end."""
@@ -226,7 +228,7 @@ class StripesCheck:
 
     def _take(self, index: int, check: StatisticsCheck) -> None:
         values, self._last = check.values(), (index, check)
-        if index in self._decoded or values.keys() <= self._few:
+        if index in self._decoded:
             return
         self._decoded.add(index)
         for column, seen in values.items():

@@ -91,6 +91,18 @@ def write_rows(path: Path, write_id: int, rows: Sequence[int], current: int = 0)
         stitch(out, [StripeRun.whole(one, name="part") for one in parts])
 
 
+def write_mixed(path: Path, *writes: tuple[int, int]) -> None:
+    """A bucket file of one stripe with rows of several writes: (write id, rows)."""
+    ids = np.concatenate([np.full(count, write_id, dtype=np.int64) for write_id, count in writes])
+    numbers = np.concatenate([np.arange(count, dtype=np.int64) for _, count in writes])
+    keys = EventKeys(ids, np.full(len(ids), encode(0)), numbers, ids)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    (path.parent / "_orc_acid_version").write_bytes(b"2")
+    batch = EventBatch(keys, _columns(numbers + 10_000 * ids))
+    with path.open("wb") as sink:
+        write_orc(sink, [batch], parse_schema(COLUMNS).columns, _SETTINGS, acid=True, metadata={})
+
+
 def table(root: Path) -> Path:
     """A base of five stripes, rows of it deleted in the third, a delta of two stripes."""
     write_rows(root / BASE / "bucket_00000", 1, range(5 * STRIPE_ROWS))

@@ -648,12 +648,6 @@ COPYING = (
     ),
     Mutant(
         "compaction/stripes.py",
-        "            elif self.deleted.between(*known):\n                file.reasons[index] = DELETED\n",
-        "",
-        "deletes are looked for by keys alone",
-    ),
-    Mutant(
-        "compaction/stripes.py",
         "if first is None or last is None or counts.total() != tail.stripes[index].rows:",
         "if first is None or last is None:",
         "stripes with rows of aborted writes are copied",
@@ -673,8 +667,8 @@ COPYING = (
     Mutant(
         "compaction/inputs.py",
         "merge = MergeReader(streams, write_ids=self._write_ids, deleted=deleted, notice=notice)",
-        "merge = MergeReader(streams[::-1], write_ids=self._write_ids, deleted=DeletedRows(EventKeys.concat([])), "
-        "notice=notice)",
+        "merge = MergeReader(streams, write_ids=self._write_ids, notice=notice, "
+        "deleted=DeletedRows(EventKeys(*[np.zeros(0, dtype=np.int64)] * 4)))",
         "nothing is deleted between copied stripes",
     ),
     Mutant(

@@ -17,12 +17,24 @@ import acidctl
 from acidctl.compaction import stripes
 from acidctl.compaction.cross_check import InputSample
 from acidctl.compaction.report import PartitionReport
+from acidctl.compaction.stripes import CopiedStripe
 from acidctl.errors import ExitCode
+from acidctl.orc.protobuf import encoded
 from acidctl.orc.stripe import StreamKind
 from acidctl.types.schema import parse_schema
 from tests.cli.runner import acidctl as command
 from tests.support import copied_lies
-from tests.support.copied_lies import BASE, DDL, LATER, STRIPE_ROWS, digest_of, judged, with_file, with_statistics
+from tests.support.copied_lies import (
+    BASE,
+    DDL,
+    LATER,
+    STRIPE_ROWS,
+    digest_of,
+    judged,
+    with_file,
+    with_statistics,
+    write_mixed,
+)
 from tests.support.extent import amount
 from tests.support.orc_events import EventBatch, keys, written
 from tests.support.orc_mutations import Parts, put_together, taken_apart
@@ -294,6 +306,53 @@ def test_a_damaged_file_of_rows_is_not_published(tmp_path: Path, monkeypatch: py
         monkeypatch.setattr(stripes, "MOST_DECODED", decoded)
         (part,) = acidctl.open_table(str(table)).compact("major", **ROWS, decode_copied=asked).partitions
         assert (part.outcome.value, part.exit_code) == ("failed", ExitCode.DAMAGED), part
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (lambda one: replace(one, last=one.first), "does not end with its last key"),
+        (lambda one: replace(one, last=replace(one.last, row_id=one.last.row_id - 1)), "does not end with"),
+        (lambda one: replace(one, statistics=encoded({1: [b""] * 18})), "are not those of its row groups"),
+    ],
+)
+def test_what_goes_with_a_stripe_is_its_own(
+    change: Callable[[CopiedStripe], CopiedStripe],
+    why: str,
+    sound: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A last key that is not the last, and other statistics, would stand in the key index and in the tail."""
+    made: list[CopiedStripe] = []
+
+    def spoilt(*given: Any) -> CopiedStripe:
+        made.append(CopiedStripe(*given))
+        return change(made[-1]) if len(made) == 2 else made[-1]
+
+    monkeypatch.setattr(stripes, "CopiedStripe", spoilt)
+    part = compacted(Path(shutil.copytree(sound, tmp_path / "t")))
+    assert (part.outcome.value, part.reason_code, part.exit_code) == ("failed", "verification_failed", 13), part
+    assert why in part.reason
+
+
+def test_the_last_key_of_a_stripe_of_several_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its last row group tells which it is."""
+    write_mixed(tmp_path / "t" / "delta_0000003_0000005" / "bucket_00000", (3, 1700), (4, 500))
+    write_mixed(tmp_path / "t" / "delta_0000006_0000006_0000" / "bucket_00000", (6, 1500))
+    whole = digest_of(Path(shutil.copytree(tmp_path / "t", tmp_path / "u")))
+    assert compacted(tmp_path / "u").stripes_copied == 2
+    assert digest_of(tmp_path / "u") == whole
+
+    def spoilt(*given: Any) -> CopiedStripe:
+        one = CopiedStripe(*given)
+        assert one.last is not None
+        return replace(one, last=replace(one.last, row_id=one.last.row_id - 1))
+
+    monkeypatch.setattr(stripes, "CopiedStripe", spoilt)
+    part = compacted(tmp_path / "t")
+    assert part.reason_code == "verification_failed"
+    assert "does not end with its last key" in part.reason
 
 
 # --- What the second library reads.

@@ -50,6 +50,7 @@ ONE, OTHER = numbers(10, -5, 7, 12), numbers(4, 3, 90, 100, null=True)
         (numbers(14, -5, 90, 112, null=True), True),
         (numbers(14, -5, 90, None, null=True), True),
         (encoded({1: 14}), True),
+        (encoded({10: 1}), False),
         (numbers(13, -5, 90, 112, null=True), False),
         (numbers(14, -6, 90, 112, null=True), False),
         (numbers(14, -4, 90, 112, null=True), False),
