@@ -244,6 +244,10 @@ class CompactOptions(ChangeOptions):
         metavar="CODE,...",
         form="names",
     )
+    decode_copied: bool = option(
+        False,
+        "Decode the rows of stripes that are copied too, and hold them against their statistics, before publishing.",
+    )
     grace: float = option(
         GRACE,
         "Extra time for partitions already running when --max-runtime ends.",

@@ -37,7 +37,7 @@ from acidctl.compaction.plan import (
     parse,
 )
 from acidctl.compaction.plan import to_json as plan_to_json
-from acidctl.compaction.report import REPORT_TYPE, CompactionReport, Outcome, PartitionReport
+from acidctl.compaction.report import REPORT_TYPE, CompactionReport, Outcome, PartitionReport, Verified
 from acidctl.compaction.run import Compaction, Progress
 from acidctl.config import Config
 from acidctl.errors import AcidctlError, ExitCode, UsageError
@@ -671,12 +671,22 @@ def _details(out: Output, part: PartitionReport) -> None:
             reasons = ", ".join(f"{count:,} {why}" for why, count in (part.stripes_encoded or {}).items())
             anew = f"; {human_size(part.bytes_encoded or 0)} written anew" + (f" ({reasons})" if reasons else "")
             _sentence(out, f"copied: {copied} that nothing touches, {size}{anew}")
+        if part.verified is not None and part.verified.rows_by_copy:
+            _sentence(out, _decoded_text(part.verified))
     else:
         _sentence(out, f"{_outcome(part).text}: {part.reason}", _outcome(part).paint)
         if part.hint:
             _sentence(out, f"hint: {part.hint}", Paint.DIM)
     for note in part.notes:
         _sentence(out, f"note: {note}", Paint.DIM)
+
+
+def _decoded_text(verified: Verified) -> str:
+    """How much of what was copied has been read value by value."""
+    rows, left = plural(verified.rows_by_copy, "row"), verified.rows_not_decoded
+    if not left:
+        return f"copied rows: {rows}, all decoded before"
+    return f"copied rows: {rows}, {left:,} of them not decoded (--decode-copied decodes all)"
 
 
 def _seconds(seconds: float) -> str:

@@ -380,6 +380,18 @@ def writer_settings(
     return settings, tuple(f"orc.bloom.filter.columns names {name}, which is not a column." for name in missing)
 
 
+def stripe_size_of(schema: TableSchema | None) -> int:
+    """The size of a stripe in bytes, as `writer_settings` gives it; where the table states no such, that is refused
+    there.
+    """
+    usual = WriterSettings().stripe_size
+    name, *ends = _STATED["stripe_size"]
+    try:
+        return usual if schema is None else _number(schema, name, usual, *ends)
+    except UsageError:
+        return usual
+
+
 def _bloom_bytes(settings: WriterSettings) -> int:
     """What the filters of a row group take: n * -ln(p) / ln(2)^2 bits a column."""
     bits = settings.row_index_stride * -math.log(settings.bloom_fpp) / math.log(2) ** 2

@@ -10,7 +10,7 @@ from __future__ import annotations
 import io
 import os
 import random
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import Any, BinaryIO
 
@@ -247,7 +247,7 @@ def _digest_of(column: pa.Array) -> str:
 # --- A sample of input rows as another ORC library reads them, to be found in what is written.
 
 _FILES = 2
-_STRIPES = 1
+_STRIPES, _STRIPES_ANEW = 1, 2
 _ROWS = 50
 _MIXED_ROWS = 500
 # Rows of many bytes are not worth it: a value of each kind shows whether it is read rightly.
@@ -293,28 +293,45 @@ class InputSample:
         #: Whether files are compared as they are read, instead of what is written.
         self._stored = stored
 
-    def read(self, sources: Sequence[DataSource], open_file: Callable[[str], BinaryIO]) -> None:
-        """Choose files and read rows of them; pyorc cannot read all. `open_file` takes the name of a source."""
-        filled = [source for source in sources if source.facts.rows]
+    def read(
+        self,
+        sources: Sequence[DataSource],
+        open_file: Callable[[str], BinaryIO],
+        anew: Mapping[DataSource, Sequence[int]] | None = None,
+    ) -> None:
+        """Choose files and read rows of them; pyorc cannot read all. `open_file` takes the name of a source.
+
+        `anew` are the stripes to choose from, where others are copied: nothing of those can be changed unnoticed.
+        """
+        filled = [source for source in sources if source.facts.rows and (anew is None or source in anew)]
         # ACID version 1: another file may hold a newer value of a row, so that files are compared as they are read.
         self._stored |= not self._events and any(source.facts.may_update for source in filled)
-        largest = sorted(filled, key=lambda source: -source.facts.rows)[:1]
-        others = [source for source in filled if source not in largest]
+        partly = [source for source in filled if anew is not None and len(anew[source]) < source.facts.stripes]
+        largest = sorted(partly or filled, key=lambda source: -source.facts.rows)[:1]
+        # Beside stripes that are copied lie rows of other files, which are decoded and merged in their own way.
+        beside = [source for source in filled if source not in partly]
+        others = [source for source in beside or filled if source not in largest]
         some = self._chance.sample(others, min(0 if self._events else _FILES - 1, len(others)))
         mixed = [source for source in others if source not in some and self._is_mixed(source)]
         for source in (*largest, *some, *mixed[:1]):
             with source.open() as orc:
                 if isinstance(orc, OrcFile):
-                    self._read_file(source, orc, open_file)
+                    self._read_file(source, orc, open_file, None if anew is None else anew[source])
 
     def _is_mixed(self, source: DataSource) -> bool:
         """Whether a small file may hold events of several writes, of which some are left out."""
         several = source.min_write_id is not None and 0 < source.min_write_id < source.max_write_id
         return several and source.facts.rows <= _MIXED_ROWS
 
-    def _read_file(self, source: DataSource, orc: OrcFile, open_file: Callable[[str], BinaryIO]) -> None:
+    def _read_file(
+        self,
+        source: DataSource,
+        orc: OrcFile,
+        open_file: Callable[[str], BinaryIO],
+        among: Sequence[int] | None,
+    ) -> None:
         columns = {} if self._events else self._places(orc)
-        starts = self._starts(orc, source)
+        starts = self._starts(orc, source, among)
         if columns is None or not starts or orc.tail.file_length // max(orc.rows, 1) > _MOST_ROW_BYTES:
             return
         try:
@@ -330,18 +347,19 @@ class InputSample:
             # Whether the file can be read at all, our own reader says.
             return
 
-    def _starts(self, orc: OrcFile, source: DataSource) -> list[tuple[int, int, int]]:
+    def _starts(self, orc: OrcFile, source: DataSource, among: Sequence[int] | None) -> list[tuple[int, int, int]]:
         """Stripes to read from their beginning, the number of its first row, and how many rows.
 
         Row groups are found by positions in the file, which nobody has checked.
         """
         rows = [stripe.rows for stripe in orc.tail.stripes]
         ends = np.cumsum(rows).tolist()
-        places = [index for index, count in enumerate(rows) if count]
+        places = [index for index, count in enumerate(rows) if count and (among is None or index in among)]
         if self._span is not None and source.facts.is_acid:
             bounds = orc.stripe_key_ranges()
             places = [index for index in places if self._span.may_hold(*(bounds[index] or (None, None)))]
-        chosen = self._chance.sample(places, min(_STRIPES, len(places)))
+        # A stripe that has to be written anew may begin with rows that are deleted.
+        chosen = self._chance.sample(places, min(_STRIPES if among is None else _STRIPES_ANEW, len(places)))
         most = _MIXED_ROWS if self._is_mixed(source) else _ROWS
         return [(index, ends[index] - rows[index], min(most, rows[index])) for index in chosen]
 
@@ -394,12 +412,6 @@ class InputSample:
         if own.any():
             rows = [value or () for value, mine in zip(values, own.tolist(), strict=True) if mine]
             self._windows.append(_Window(source.name, stripe, found.select(own), columns, rows))
-
-    def copied(self, name: str, stripe: int) -> None:
-        """A stripe of a file goes over as it is, so that nothing of it can be lost or changed unnoticed."""
-        for window in self._windows:
-            if (window.name, window.stripe) == (name, stripe):
-                window.found[:] = True
 
     def compared(self, batches: Iterator[EventBatch], source: DataSource | None = None) -> Iterator[EventBatch]:
         """The same batches: those of one file as they are read, or without `source` those that are to be written.

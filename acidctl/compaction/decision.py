@@ -16,6 +16,7 @@ from acidctl.compaction.columns import (
     column_losses,
     problem_of_settings,
     require_fitting,
+    stripe_size_of,
     writer_settings,
 )
 from acidctl.compaction.footers import InputFile, tail_readers
@@ -36,9 +37,17 @@ from acidctl.compaction.plan import (
     encode,
     is_within,
 )
-from acidctl.compaction.planner import PartitionDraft, PlanContext, draft_partition, require_believed, validate_request
+from acidctl.compaction.planner import (
+    PartitionDraft,
+    PlanContext,
+    draft_partition,
+    lists_too_old,
+    require_believed,
+    validate_request,
+)
 from acidctl.compaction.tasks import MAX_PARTS, named_bucket, plan_location
 from acidctl.errors import AcidctlError, DamagedDataError, StalePlanError, UsageError
+from acidctl.fileformats.plain import PlainFiles
 from acidctl.findings import Finding, Level, codes_of_level
 from acidctl.format.listing import Listing, obstacle
 from acidctl.format.names import MIN_LONG, BaseDir, DeltaDir, WriteIdRange, parse_directory
@@ -47,6 +56,7 @@ from acidctl.maintenance.limits import MAX_RUNTIME, UNREACHABLE, Reach, TimeLimi
 from acidctl.options import CompactOptions, Progress, unwatched
 from acidctl.orc.tail_edit import event_type, orc_types
 from acidctl.orc.writer import physical_of
+from acidctl.rows import old_lists
 from acidctl.rows.belief import finding_of_inserts, findings_of_files, missing_halves
 from acidctl.rows.pipeline import ordered_map
 from acidctl.rows.table_view import link_notes
@@ -80,6 +90,7 @@ class Decision:
         if part.action is not Action.COMPACT:
             return part
         draft = draft_partition(self.context, part.partition, part.path, listing, recovered=True)
+        draft = _by_current_lists(self.context, self.storage, draft)
         if self.context.request.max_bytes is not None and draft.plan.bytes_in > part.bytes_in:
             draft = draft.refused(
                 "max_bytes",
@@ -137,7 +148,7 @@ def decide(
     facts, listings = storage.facts, [location.listing for location in places]
     context = validate_request(view, request, listings, renames=facts.atomic_rename, locks=facts.exclusive_create)
     single = len(places) == 1
-    drafts = [_drafted(context, location, root, single) for location in places]
+    drafts = [_drafted(context, storage, location, root, single) for location in places]
     order = list(range(len(drafts)))
     if request.bounded or limit is not None:
         order.sort(key=lambda place: -len(drafts[place].consumed))
@@ -162,11 +173,23 @@ def decide(
     return Decision(storage, context, plan)
 
 
-def _drafted(context: PlanContext, location: Location, root: str, single: bool) -> PartitionDraft:
+def _by_current_lists(context: PlanContext, storage: Storage, draft: PartitionDraft) -> PartitionDraft:
+    """The draft, refused where files prove the lists older than another compaction."""
+    if not draft.compacts or draft.state is None:
+        return draft
+    plain = PlainFiles(context.view.schema)
+    found = old_lists.lists_too_old(storage, draft.root, draft.state, context.compactor_ids, plain)
+    if found is None:
+        return draft
+    why = lists_too_old(found)
+    return draft.refused(why.code, why.reason)
+
+
+def _drafted(context: PlanContext, storage: Storage, location: Location, root: str, single: bool) -> PartitionDraft:
     listing = location.listing
     path = listing.root.removeprefix(root.rstrip("/")).strip("/") if listing.root != root else ""
     try:
-        draft = draft_partition(context, location.partition, path, listing)
+        draft = _by_current_lists(context, storage, draft_partition(context, location.partition, path, listing))
         problem = obstacle(listing) if draft.compacts else None
         if problem is None:
             return draft
@@ -242,6 +265,7 @@ class _Reading:
     def _work(self, drafts: Sequence[PartitionDraft]) -> Iterator[tuple[PartitionDraft | None, _Look | None]]:
         """What looks into the files of each draft, and then the draft."""
         begun = size = 0
+        stripe_size = stripe_size_of(self.context.view.schema)
         for draft in drafts:
             # One at least, and of small ones some, so that run after run gets somewhere.
             enough = begun and (begun >= FEWEST or size >= _SMALL_BYTES)
@@ -254,7 +278,7 @@ class _Reading:
             else:
                 if draft.compacts:
                     begun, size = begun + 1, size + draft.plan.bytes_in
-                    yield from ((None, read) for read in tail_readers(self.storage, draft))
+                    yield from ((None, read) for read in tail_readers(self.storage, draft, stripe_size))
                     if _looks_beside(draft):
                         yield None, partial(_beside, self.storage, draft)
                 yield draft, None

@@ -103,8 +103,11 @@ class InputFile:
         return "text" if self.file_format in _TEXT_FORMATS else self.file_format
 
 
-def tail_readers(storage: Storage, draft: PartitionDraft) -> tuple[ReadTail, ...]:
-    """One call per input file that has bytes, in the order of directories and paths; each opens its file once."""
+def tail_readers(storage: Storage, draft: PartitionDraft, stripe_size: int) -> tuple[ReadTail, ...]:
+    """One call per input file that has bytes, in the order of directories and paths; each opens its file once.
+
+    Tails are kept of files that are not small beside stripes of `stripe_size`.
+    """
     assert draft.state is not None
     entries = {
         storage.display(join(draft.root, file.info.path)): (entry, file.info.path)
@@ -113,14 +116,14 @@ def tail_readers(storage: Storage, draft: PartitionDraft) -> tuple[ReadTail, ...
         if file.has_rows
     }
     if draft.state.insert_only:
-        return tuple(partial(_plain, storage, draft.root, entry, path) for entry, path in entries.values())
+        return tuple(partial(_plain, storage, draft.root, *found, stripe_size) for found in entries.values())
     inserts, deletes = live_sources(storage, draft.root, draft.state)
     found = [source for source in (*inserts, *deletes) if source.name in entries]
     paths = {id(source): entries[source.name][1] for source in found}
-    return tuple(partial(_acid, source, *entries[source.name], paths) for source in found)
+    return tuple(partial(_acid, source, *entries[source.name], paths, stripe_size) for source in found)
 
 
-def _acid(source: DataSource, entry: StateEntry, path: str, paths: dict[int, str]) -> InputFile:
+def _acid(source: DataSource, entry: StateEntry, path: str, paths: dict[int, str], stripe_size: int) -> InputFile:
     deletes = entry.kind is EntryKind.DELETE_DELTA
     before = None if source.before is None else paths.get(id(source.before))
     with source.open() as orc:
@@ -154,11 +157,11 @@ def _acid(source: DataSource, entry: StateEntry, path: str, paths: dict[int, str
             before=before,
             apart=source.apart,
             span=bounds,
-            tail=None if deletes or is_small(orc.tail.file_length, orc.rows) else orc.tail,
+            tail=None if deletes or is_small(orc.tail.file_length, orc.rows, stripe_size=stripe_size) else orc.tail,
         )
 
 
-def _plain(storage: Storage, root: str, entry: StateEntry, path: str) -> InputFile:
+def _plain(storage: Storage, root: str, entry: StateEntry, path: str, stripe_size: int) -> InputFile:
     """A file of an insert-only table, in whatever format."""
     place = join(root, path)
     name = storage.display(place)
@@ -192,7 +195,7 @@ def _plain(storage: Storage, root: str, entry: StateEntry, path: str) -> InputFi
             columns=orc.schema,
             dialect=orc.dialect,
             codec=orc.tail.postscript.compression.name.lower(),
-            tail=None if is_small(orc.tail.file_length, 0) else orc.tail,
+            tail=None if is_small(orc.tail.file_length, 0, stripe_size=stripe_size) else orc.tail,
         )
 
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 from itertools import groupby, pairwise
 
 from acidctl.compaction.footers import InputFile
-from acidctl.compaction.plan import Fate, KeyCut, PlannedTask, StripeChoice
+from acidctl.compaction.plan import Fate, KeyCut, PlannedTask, StripeChoice, WriterSettings
 from acidctl.compaction.stripes import (
     OVERLAP,
     SMALL,
@@ -27,6 +27,7 @@ from acidctl.format.write_ids import RangeAnswer, ValidWriteIds
 from acidctl.orc.arrow_writer import Physical
 from acidctl.orc.stitch import Obstacle, obstacle_of_file
 from acidctl.orc.tail import OrcType, Tail
+from acidctl.values import dataclass
 
 _MOST = 2**63 - 1
 _EVERYWHERE = RowId(-_MOST, -_MOST, -_MOST), RowId(_MOST, _MOST, _MOST)
@@ -42,11 +43,20 @@ def part_bytes(total: int, asked: int) -> int:
     return min(asked, max(_LEAST_PART, total // _PARTS))
 
 
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What is known of the form of an output before its files have been read: the codec that was asked for, and the
+    size of a stripe.
+    """
+
+    codec: str | None = None
+    stripe_size: int = WriterSettings().stripe_size
+
+
 def foreseen(
-    output: str, files: Sequence[InputFile], deletes: Sequence[InputFile], ids: ValidWriteIds, codec: str | None
+    output: str, files: Sequence[InputFile], deletes: Sequence[InputFile], ids: ValidWriteIds, form: Asked
 ) -> tuple[StripeChoice, ...]:
-    """What becomes of the stripes of the `files` of an output, adjacent ones of one fate together, where `codec` is
-    asked for.
+    """What becomes of the stripes of the `files` of an output in this form, adjacent ones of one fate together.
 
     Files that are small are counted together, under an empty name. What the table wants beside is not known yet: see
     `with_form`.
@@ -54,7 +64,8 @@ def foreseen(
     large, small = list[InputFile](), list[InputFile]()
     for file in files:
         if file.rows:
-            (small if file.tail is None or is_small(file.size, file.rows, output) else large).append(file)
+            tiny = file.tail is None or is_small(file.size, file.rows, output, form.stripe_size)
+            (small if tiny else large).append(file)
     touched = united([bounds for file in deletes if file.rows for bounds in _stretches(file)])
     others, accepted = [_span(file) for file in small], list[Bounds]()
     for file in sorted(large, key=lambda one: -one.size):
@@ -63,20 +74,20 @@ def foreseen(
         else:
             insort(accepted, _span(file))
     around = united(others)
-    found = [choice for file in large for choice in _of_file(file, output, around, touched, ids, codec)]
+    found = [choice for file in large for choice in _of_file(file, output, around, touched, ids, form)]
     return (*found, *_small(small))
 
 
-def foreseen_rows(output: str, files: Sequence[InputFile], codec: str | None) -> tuple[StripeChoice, ...]:
+def foreseen_rows(output: str, files: Sequence[InputFile], form: Asked) -> tuple[StripeChoice, ...]:
     """The same of files of an insert-only table, whose stripes are copied all or none."""
     found = []
     for file in files:
         if file.tail is None or not file.rows:
             continue
-        stripes, obstacle = file.tail.stripes, _in_any_case(file.tail, codec)
+        stripes, obstacle = file.tail.stripes, _in_any_case(file.tail, form.codec)
         size = sum(stripe.end - stripe.offset for stripe in stripes)
         why = None if obstacle is None else obstacle.value
-        if is_small(size / len(stripes), file.rows / len(stripes), output):
+        if is_small(size / len(stripes), file.rows / len(stripes), output, form.stripe_size):
             why = SMALL
         fate = Fate.COPY if why is None else Fate.ENCODE
         found.append(StripeChoice(file.path, 0, len(stripes), size, fate, why or ""))
@@ -96,10 +107,10 @@ def _of_file(
     around: Sequence[Bounds],
     touched: Sequence[Bounds],
     ids: ValidWriteIds,
-    codec: str | None,
+    form: Asked,
 ) -> list[StripeChoice]:
     assert file.tail is not None
-    obstacle = _in_any_case(file.tail, codec) if file.is_acid and not file.apart else Obstacle.SCHEMA
+    obstacle = _in_any_case(file.tail, form.codec) if file.is_acid and not file.apart else Obstacle.SCHEMA
     stripes, known = file.tail.stripes, _stretches(file)
     sizes = [stripe.end - stripe.offset for stripe in stripes]
     if len(known) != len(stripes):
@@ -115,7 +126,8 @@ def _of_file(
             fates.append((Fate.UNDECIDED, ""))
         else:
             fates.append((Fate.COPY, ""))
-    tiny = [is_small(size, stripe.rows, output) for size, stripe in zip(sizes, stripes, strict=True)]
+    parts = zip(sizes, stripes, strict=True)
+    tiny = [is_small(size, stripe.rows, output, form.stripe_size) for size, stripe in parts]
     for order in (range(len(fates)), range(len(fates) - 1, -1, -1)):
         before = True
         for place in order:

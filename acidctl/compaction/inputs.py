@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import field, replace
 from functools import partial
@@ -92,13 +92,14 @@ class PlainRows:
         self.columns = self._projection.columns
         types = orc_types(self.columns)
         sizes = _sizes(spec, storage, root)
-        self.stripes = PlainPlan(types, physical_of(spec.table.writer, types, acid=False), spec.task.output, sizes)
+        physical = physical_of(spec.table.writer, types, acid=False)
+        self.stripes = PlainPlan(types, physical, spec.task.output, sizes, spec.decode_copied)
         self.stripes.choose(self._sources)
 
     def __iter__(self) -> Iterator[EventBatch | CopiedStripe]:
         sources, rows = self._sources, 0
         sample = InputSample(self.columns, bucket_id=None, span=None, seed=self.read.output, stored=True)
-        sample.read(sources, self.open)
+        sample.read([source for source in sources if not self.stripes.of(source)], self.open)
         for source in sources:
             if copied := self.stripes.of(source):
                 rows += sum(one.rows for one in copied)
@@ -158,6 +159,7 @@ class TaskEvents:
         self._committed = Committed.write_ids(spec.table.write_ids)
         self._applied = self._unmatched = 0
         self._settings = spec.table.writer
+        self._decode_copied = spec.decode_copied
         # Rows that Hive 1 and 2 updated in place lie in files of any later write.
         self._copies = spec.task.role is not Role.DELETES and not spec.table.acid_v1 and spec.table.file_format == "orc"
         self._sizes = _sizes(spec, storage, root)
@@ -170,9 +172,13 @@ class TaskEvents:
         event_filter = EventFilter(self._task.bucket_id, self._write_ids, current=role is Role.DELETES)
         delete_filter = EventFilter(self._task.bucket_id, self._write_ids, same_write=role is Role.INSERTS, keep=True)
         sample = self._sample()
+        if role is Role.DELETES:
+            self._take_sample(sample, self._deletes)
         for source in self._inserts:
             source.through = lambda source, batches: event_filter(source, sample.compared(batches, source))
         deletes = self._sample(stored=True) if self._deletes and role is not Role.DELETES else None
+        if deletes is not None:
+            self._take_sample(deletes, self._deletes)
         for source in self._deletes:
             source.through = (
                 event_filter
@@ -208,6 +214,7 @@ class TaskEvents:
         """Rows, and stripes of rows that are copied; what is copied from stays open as long as the stack."""
         filled, collapse = [source for source in self._inserts if source.facts.rows], self._task.role is Role.SURVIVING
         if not self._copies or any(source.facts.may_update for source in filled):
+            self._take_sample(sample, self._inserts)
             yield from sample.compared(self._rows(collapse=collapse))
             return
         types = orc_types(event_type(self.columns))
@@ -220,8 +227,10 @@ class TaskEvents:
             reader.deleted_rows(filled, updates=False, keys_in=self._span),
             self._span or KeySpan(),
             partial(EventFilter, self._task.bucket_id, self._write_ids, sums=False),
+            self._decode_copied,
         )
         plan.choose(filled, stack)
+        self._take_sample(sample, self._inserts, None if plan.like is None else plan.anew())
         if plan.like is None:
             plan.finish()
             yield from sample.compared(self._rows(collapse=collapse, deleted=plan.deleted))
@@ -231,7 +240,6 @@ class TaskEvents:
             if isinstance(piece, CopiedStripe):
                 assert piece.first is not None
                 self._require_after(piece.first, last, [piece.source])
-                sample.copied(piece.source.name, piece.index)
                 yield piece
                 last = piece.last
                 continue
@@ -298,16 +306,19 @@ class TaskEvents:
         )
 
     def _sample(self, *, stored: bool = False) -> InputSample:
-        """Rows of some inputs, read beside all of this; with `stored` of the deletes that are applied to them."""
+        """What compares some rows of inputs, read beside all of this; `stored` of the deletes applied to them."""
         task = self._task
         events = stored or task.role is Role.DELETES
         seed = f"{task.output} {self._span}"
-        sample = InputSample(
+        return InputSample(
             self.columns, bucket_id=task.bucket_id, span=self._span, seed=seed, events=events, stored=stored
         )
+
+    def _take_sample(
+        self, sample: InputSample, sources: Sequence[DataSource], anew: Mapping[DataSource, Sequence[int]] | None = None
+    ) -> None:
         with phase("verify"):
-            sample.read(self._deletes if events else self._inserts, self.open)
-        return sample
+            sample.read(sources, self.open, anew)
 
     def _require_rows(
         self, event_filter: EventFilter, delete_filter: EventFilter, left: KeySum, sample: InputSample

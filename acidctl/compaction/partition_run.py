@@ -142,7 +142,15 @@ class PartitionRun:
             stripes_encoded=dict(stripes.reasons),
             seconds=seconds,
             peak_memory=max((result.peak_memory for result in (*results, *readers)), default=0) or None,
-            verified=Verified(len(written), rows_out, len(groups), digest, rows_copied, rows_out - rows_copied),
+            verified=Verified(
+                len(written),
+                rows_out,
+                len(groups),
+                digest,
+                rows_by_copy=rows_copied,
+                rows_not_decoded=rows_copied - stripes.decoded_rows,
+                rows_by_value=rows_out - rows_copied,
+            ),
             notes=tuple(notes),
         )
 

@@ -534,7 +534,8 @@ class TaskSpec:
     `attempts/` exists. `inputs` are the entries of the task's own files and delete files, with no other files.
     `lower` (inclusive) and `upper` (exclusive) bound the keys of a part. For a JOIN, `parts` are the paths of the
     finished parts below the work directory, in key order. `hosts` are the machines that hold the most of what is read,
-    the best first, where that is known; `storage_options` may hold secrets, and are no part of any text made of this.
+    the best first, where that is known. With `decode_copied` rows are decoded also of what is copied.
+    `storage_options` may hold secrets, and are no part of any text made of this.
     """
 
     url: str
@@ -547,6 +548,7 @@ class TaskSpec:
     upper: KeyCut | None = None
     parts: tuple[TaskResult, ...] = ()
     hosts: tuple[str, ...] = ()
+    decode_copied: bool = False
     storage_options: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     @property
@@ -576,7 +578,8 @@ class FileRead:
 class StripeCounts:
     """What became of the stripes of a file: those that were copied, and those of its inputs that were written anew.
 
-    Sizes in bytes, as stored. `reasons` counts stripes by why they were written anew, in any order.
+    Sizes in bytes, as stored. `reasons` counts stripes by why they were written anew, in any order. `decoded_rows` are
+    those of `copied_rows` whose values were decoded before.
     """
 
     copied: int = 0
@@ -584,6 +587,7 @@ class StripeCounts:
     copied_rows: int = 0
     anew: int = 0
     reasons: tuple[tuple[str, int], ...] = ()
+    decoded_rows: int = 0
 
     def __add__(self, other: StripeCounts) -> StripeCounts:
         reasons = Counter(dict(self.reasons)) + Counter(dict(other.reasons))
@@ -593,6 +597,7 @@ class StripeCounts:
             self.copied_rows + other.copied_rows,
             self.anew + other.anew,
             tuple(sorted(reasons.items())),
+            self.decoded_rows + other.decoded_rows,
         )
 
 

@@ -43,6 +43,9 @@ class Verified:
     rows_by_copy: Annotated[
         int, "rows of stripes that were copied: byte for byte those of their sources, and their keys read"
     ] = 0
+    rows_not_decoded: Annotated[
+        int, "of `rows_by_copy` those whose values were not decoded (`--decode-copied` decodes all)"
+    ] = 0
     rows_by_value: Annotated[int, "rows that were written anew and read back value by value"] = 0
 
 

@@ -9,24 +9,32 @@ merged as in any other compaction.
 
 from __future__ import annotations
 
+import os
 from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import field
 from itertools import groupby
+from random import Random
 from typing import BinaryIO
 
 import pyarrow as pa
 
 from acidctl.compaction.plan import StripeCounts, WriterSettings
-from acidctl.format.events import EventBatch, KeySpan, RowId, keys_of
+from acidctl.errors import DamagedDataError
+from acidctl.fileformats.plain import RowFile
+from acidctl.format.events import EventBatch, Int64Array, KeySpan, RowId, keys_of
 from acidctl.format.names import BASE_PREFIX, DELTA_PREFIX, KEY_FIELDS
 from acidctl.orc.acidmeta import KEY_INDEX, parse_key_index
+from acidctl.orc.agreement import file_agrees
 from acidctl.orc.arrow_writer import Physical
+from acidctl.orc.protobuf import Budget, Message
 from acidctl.orc.reader import OrcFile
+from acidctl.orc.scan_check import StripesCheck
+from acidctl.orc.stats import ColumnStatistics, StatisticsKind
 from acidctl.orc.stitch import Obstacle, StoredStripe, claims, obstacle_of_file, obstacle_of_stripe
-from acidctl.orc.tail import OrcType, Tail
+from acidctl.orc.tail import OrcType, Statistics, Tail
 from acidctl.rows.merge import DeletedRows
 from acidctl.rows.source import BATCH_ROWS, DataSource, Through
 from acidctl.values import dataclass
@@ -37,6 +45,8 @@ _SMALL_IN_BASE = 1 << 20, 1 << 16
 _SMALL_IN_DELTA = 256 << 10, 10_000
 #: Fewer bytes than this share of the stripes that are wanted are few in any case.
 SMALL_SHARE = 16
+#: So many values of a bucket are decoded before they are copied: all of a small table's, or a sample.
+MOST_DECODED = 1 << 18
 #: Files whose stripes are looked at, the largest ones: each stays open.
 MOST_FILES = 256
 _USUAL_STRIPE = WriterSettings().stripe_size
@@ -106,6 +116,30 @@ class _File:
     #: The stripes with rows of the task.
     mine: range = range(0)
     taken: int = 0
+    #: What was read of it in all scans together.
+    check: StripesCheck = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.check = StripesCheck(self.orc.tail, self._stated, self.orc.tail.types[0].subtypes[:-1])
+
+    def _stated(self) -> Sequence[Statistics]:
+        """The statistics of each stripe."""
+        return [self.stated(index) for index in range(len(self.statistics))]
+
+    def stated(self, index: int) -> Statistics:
+        """The statistics of a stripe."""
+        message = Message(self.statistics[index])
+        return Statistics(self.orc.name, message.blobs(1), Budget(len(self.statistics[index])))
+
+    def holds(self, index: int) -> bool:
+        """Whether the stripe that was read last is this one, and is what its statistics say."""
+        found = self.check.last(index)
+        try:
+            if found is not None:
+                found.check_against(self.stated(index))
+        except DamagedDataError:
+            return False
+        return found is not None
 
     @property
     def span(self) -> Bounds:
@@ -134,6 +168,8 @@ class StripePlan:
     deleted: DeletedRows
     span: KeySpan
     make_filter: Callable[[], Through]
+    #: Whether all rows that are copied are decoded before.
+    decode: bool = False
     filters: list[Through] = field(default_factory=list)
     counts: StripeCounts = field(default_factory=StripeCounts)
     #: The tail whose claims hold for the new file; None where nothing can be copied.
@@ -144,6 +180,9 @@ class StripePlan:
     _place: int = 0
     _rest: list[DataSource] = field(default_factory=list)
     _others: Sequence[Bounds] = ()
+    # Stripes whose rows are decoded before they are copied, by their file and number.
+    _decoded: set[tuple[int, int]] = field(default_factory=set)
+    _watched: list[StripesCheck | _Watched] = field(default_factory=list)
     _reasons: Counter[str] = field(default_factory=Counter)
 
     def choose(self, sources: Sequence[DataSource], stack: ExitStack) -> None:
@@ -159,6 +198,8 @@ class StripePlan:
         self._coalesce()
         if any(reason is None for file in self._files for reason in file.reasons):
             self.like = max(self._files, key=lambda file: file.orc.tail.file_length).orc.tail
+            self._choose_decoded()
+            self._watch(stack)
 
     def _accept(self, source: DataSource, stack: ExitStack) -> str | None:
         """Take a file in; else why none of its stripes is copied."""
@@ -183,6 +224,8 @@ class StripePlan:
         file = _File(source, orc, statistics, bounds, [None] * len(bounds))
         if any_between(self._spans, *file.span):
             return OVERLAP
+        if not file_agrees(tail, statistics):
+            return Obstacle.STATISTICS.value
         insort(self._spans, file.span)
         met = [i for i, known in enumerate(bounds) if self.span.may_hold(*known)]
         file.mine = range(met[0], met[-1] + 1) if met else range(0)
@@ -204,6 +247,29 @@ class StripePlan:
                 file.reasons[index] = OVERLAP
             elif self.deleted.between(*known):
                 file.reasons[index] = DELETED
+
+    def _choose_decoded(self) -> None:
+        """All, or some that are not many values, wherever they are."""
+        chosen = [(i, j) for i, file in enumerate(self._files) for j in file.mine if file.reasons[j] is None]
+        left = MOST_DECODED
+        for place, index in Random(os.fsencode(self.output)).sample(chosen, len(chosen)):
+            tail = self._files[place].orc.tail
+            left -= tail.stripes[index].rows * len(tail.types)
+            if left < 0 and not self.decode:
+                break
+            self._decoded.add((place, index))
+
+    def _watch(self, stack: ExitStack) -> None:
+        """Files are read in several scans: what these find is held against what each file says of all of its rows."""
+        for file in self._files:
+            file.orc.check = file.check
+            self._watched.append(file.check)
+        for source in self._rest:
+            if source.facts.stripes > 1:
+                opener, opened = source.open, _Watched(source.open)
+                source.open = opened.open
+                self._watched.append(opened)
+                stack.callback(setattr, source, "open", opener)
 
     def _is_within(self, bounds: Bounds) -> bool:
         lower, upper = self.span.lower, self.span.upper
@@ -232,6 +298,13 @@ class StripePlan:
         for (file, index), gone in zip(stripes, goes, strict=True):
             if gone and file.reasons[index] is None:
                 file.reasons[index] = SMALL
+
+    def anew(self) -> dict[DataSource, range | Sequence[int]]:
+        """Of each file the stripes that are written anew, as far as known before keys are read."""
+        found: dict[DataSource, range | Sequence[int]] = {source: range(source.facts.stripes) for source in self._rest}
+        for file in self._files:
+            found[file.source] = [index for index in file.mine if file.reasons[index] is not None]
+        return {source: stripes for source, stripes in found.items() if stripes}
 
     def pieces(self) -> Iterator[CopiedStripe | Stretch]:
         """The new file from its first row to its last."""
@@ -266,23 +339,31 @@ class StripePlan:
 
     def _certain(self, file: _File, run: range) -> Iterator[CopiedStripe]:
         """Those of some adjacent stripes whose keys show that they can be copied."""
-        batches = iter(file.orc.scan(KEY_FIELDS, batch_size=BATCH_ROWS, stripes=run))
-        for index in run:
-            events = _first_rows(batches, file.orc.tail.stripes[index].rows, file.orc.name)
-            found = self._checked(file, index, events)
-            if isinstance(found, str):
-                file.reasons[index] = found
-                continue
-            yield found
+        place = self._files.index(file)
+        for index in set(run).difference(file.orc.agreeing(run, file.statistics)):
+            file.reasons[index] = Obstacle.STATISTICS.value
+        believed = (index for index in run if file.reasons[index] is None)
+        for whole, group in groupby(believed, lambda index: (place, index) in self._decoded):
+            for part in adjacent(group):
+                rows = file.orc.rows_per_batch(BATCH_ROWS) if whole else BATCH_ROWS
+                batches = iter(file.orc.scan(None if whole else KEY_FIELDS, batch_size=rows, stripes=part))
+                for index in part:
+                    events = _first_rows(batches, file.orc.tail.stripes[index].rows, file.orc.name)
+                    found = self._checked(file, index, events)
+                    if isinstance(found, str):
+                        file.reasons[index] = found
+                        continue
+                    yield found
 
     def _checked(self, file: _File, index: int, events: Iterator[EventBatch]) -> CopiedStripe | str:
         """The stripe, of whose keys all are taken; else why it is not to be copied."""
         through, counts = self.make_filter(), Counter[tuple[int, int]]()
         first: RowId | None = None
         last: RowId | None = None
-        plain = True
+        plain, numbers = True, _RowNumbers()
         for batch in through(file.source, events):
             keys = batch.keys
+            numbers.add(keys.row_id)
             plain &= keys.operation is None and bool((keys.current == keys.write_id).all())
             # Whether they ascend, the filter looks at; each id has to be there once.
             plain &= not keys.same_as_previous().any() and keys.at(0) != last
@@ -299,14 +380,22 @@ class StripePlan:
             return OVERLAP
         if self.deleted.between(first, last):
             return DELETED
+        decoded = (self._files.index(file), index) in self._decoded
+        if not _hold(file.stated(index), tail, counts, numbers) or (decoded and not file.holds(index)):
+            return Obstacle.STATISTICS.value
         self.filters.append(through)
         return CopiedStripe(file.source, tail, index, file.statistics[index], first, last, counts)
 
     def finish(self) -> None:
-        """Count what became of the stripes, when all have been dealt with."""
+        """Count what became of the stripes, when all have been dealt with.
+
+        Raises DamagedDataError where what was read of a file contradicts what it says of all of its rows.
+        """
+        for one in self._watched:
+            one.finish()
         reasons = self._reasons.copy()
-        copied = copied_bytes = rows = 0
-        for file in self._files:
+        copied = copied_bytes = rows = decoded = 0
+        for place, file in enumerate(self._files):
             for index in file.mine:
                 reason = file.reasons[index]
                 if reason is not None:
@@ -314,7 +403,74 @@ class StripePlan:
                     continue
                 copied, copied_bytes = copied + 1, copied_bytes + file.size(index)
                 rows += file.orc.tail.stripes[index].rows
-        self.counts = StripeCounts(copied, copied_bytes, rows, reasons.total(), tuple(sorted(reasons.items())))
+                decoded += file.orc.tail.stripes[index].rows if (place, index) in self._decoded else 0
+        why = tuple(sorted(reasons.items()))
+        self.counts = StripeCounts(copied, copied_bytes, rows, reasons.total(), why, decoded)
+
+
+@dataclass(slots=True)
+class _RowNumbers:
+    """Those of some rows: the least, the greatest, and their sum."""
+
+    low: int = _MOST
+    high: int = -_MOST
+    total: int = 0
+
+    def add(self, row_ids: Int64Array) -> None:
+        """Some more, which are not none."""
+        self.low, self.high = min(self.low, int(row_ids.min())), max(self.high, int(row_ids.max()))
+        self.total += int(row_ids.sum())
+
+
+def _hold(
+    stated: Sequence[ColumnStatistics], tail: Tail, counts: Mapping[tuple[int, int], int], numbers: _RowNumbers
+) -> bool:
+    """Whether the statistics of the key columns are those of inserts, so many of each write and bucket."""
+    writes = [(write_id, rows) for (write_id, _), rows in counts.items()]
+    buckets = [(bucket, rows) for (_, bucket), rows in counts.items()]
+    write_id, bucket = (
+        (min(values)[0], max(values)[0], sum(value * rows for value, rows in values)) for values in (writes, buckets)
+    )
+    read = (0, 0, 0), write_id, bucket, (numbers.low, numbers.high, numbers.total), write_id
+    for column, figures in zip(tail.types[0].subtypes, read, strict=False):
+        values = stated[column].of(StatisticsKind.INTEGER)
+        if stated[column].count not in (None, sum(counts.values())):
+            return False
+        known = () if values is None else (values.minimum, values.maximum, values.sum)
+        if any(one is not None and one != other for one, other in zip(known, figures, strict=False)):
+            return False
+    return True
+
+
+class _Watched:
+    """A file that is opened for each scan, all of which together are held against what it says."""
+
+    def __init__(self, opener: Callable[[], AbstractContextManager[RowFile | None]]) -> None:
+        self._opener = opener
+        self._check: StripesCheck | None = None
+
+    @contextmanager
+    def open(self) -> Iterator[RowFile | None]:
+        """As the opener does."""
+        with self._opener() as orc:
+            if isinstance(orc, OrcFile):
+                if self._check is None:
+                    keys = orc.tail.types[0].subtypes[:-1] if orc.is_acid else ()
+                    self._check = StripesCheck(orc.tail, self._stated, keys)
+                orc.check = self._check
+            yield orc
+
+    def _stated(self) -> Sequence[Sequence[ColumnStatistics]]:
+        with self._opener() as orc:
+            # Where stripes do not add up to the file, what they say tells nothing.
+            if isinstance(orc, OrcFile) and file_agrees(orc.tail, orc.stripe_messages()):
+                return orc.stripe_statistics()
+        return ()
+
+    def finish(self) -> None:
+        """As `StripesCheck.finish`."""
+        if self._check is not None:
+            self._check.finish()
 
 
 @dataclass(slots=True)
@@ -328,10 +484,14 @@ class PlainPlan:
     physical: Physical
     output: str
     sizes: Mapping[str, int]
+    #: Whether all rows that are copied are decoded before.
+    decode: bool = False
     #: The tail whose claims hold for the new file; None where nothing can be copied.
     like: Tail | None = None
     counts: StripeCounts = field(default_factory=StripeCounts)
     _copied: dict[str, tuple[CopiedStripe, ...]] = field(default_factory=dict)
+    # How many values may be decoded still.
+    _left: int = MOST_DECODED
 
     def choose(self, sources: Sequence[DataSource]) -> None:
         """Judge the files by their tails and the footers of their stripes."""
@@ -352,8 +512,16 @@ class PlainPlan:
                         CopiedStripe(source, orc.tail, index, messages[index], None, None, {})
                         for index in range(len(stripes))
                     )
-                    found = StripeCounts(len(stripes), size, orc.rows)
+                    found = StripeCounts(len(stripes), size, orc.rows, decoded_rows=self._decoded(orc))
                 self.counts += found
+
+    def _decoded(self, orc: OrcFile) -> int:
+        """Decode a file, if all are to be or it is small enough; its rows, if so. DamagedDataError where it lies."""
+        values = orc.rows * len(orc.tail.types)
+        if not self.decode and values > self._left:
+            return 0
+        self._left -= values
+        return sum(map(len, orc.scan(batch_size=orc.rows_per_batch(BATCH_ROWS))))
 
     def _obstacle(self, orc: OrcFile) -> str | None:
         tail, count = orc.tail, len(orc.tail.stripes)
@@ -372,6 +540,10 @@ class PlainPlan:
                 for index, (footer, message) in enumerate(parts)
             )
             found = next((one for one in each if one is not None), None)
+        if found is None and not file_agrees(tail, messages):
+            found = Obstacle.STATISTICS
+        if found is None and len(orc.agreeing(range(count), messages)) < count:
+            found = Obstacle.STATISTICS
         return None if found is None else found.value
 
     def of(self, source: DataSource) -> tuple[CopiedStripe, ...]:

@@ -6,8 +6,9 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
+from acidctl.compaction.columns import stripe_size_of
 from acidctl.compaction.footers import InputFile
-from acidctl.compaction.foresight import cuts, foreseen, foreseen_rows, part_bytes
+from acidctl.compaction.foresight import Asked, cuts, foreseen, foreseen_rows, part_bytes
 from acidctl.compaction.plan import Action, NotPlannedError, PartitionPlan, PlannedTask, Role
 from acidctl.compaction.planner import PartitionDraft, PlanContext, already_there
 from acidctl.format.names import BucketFile, OriginalFile, format_bucket_file, parse_file
@@ -16,6 +17,7 @@ from acidctl.state.entries import EntryKind
 from acidctl.types.schema import TableSchema
 
 MAX_PARTS = 4096
+_USUAL = Asked()
 _EVERYTHING = ValidWriteIds.parse("")
 _CUT_LINES = ("skip.header.line.count", "skip.footer.line.count")
 _LINE_ENDS = "textinputformat.record.delimiter"
@@ -78,12 +80,12 @@ def make_tasks(
     deletes: Sequence[InputFile],
     split_bytes: int,
     ids: ValidWriteIds = _EVERYTHING,
-    codec: str | None = None,
+    form: Asked = _USUAL,
 ) -> tuple[PlannedTask, ...]:
     """Tasks of one output of a full ACID table, one per bucket with rows; `deletes` may concern the rows of `files`.
 
-    Buckets are divided into parts of about `split_bytes`; by `ids` rows of aborted writes are known, and `codec` is the
-    one that was asked for.
+    Buckets are divided into parts of about `split_bytes`; by `ids` rows of aborted writes are known, and `form` is what
+    is known of that of the output.
     """
     groups: dict[int, list[InputFile]] = defaultdict(list)
     for file in files:
@@ -95,7 +97,7 @@ def make_tasks(
         own = groups[bucket_id]
         own_deletes = [file for file in deletes if _may_concern(file, bucket_id)]
         size = sum(file.size for file in (*own, *own_deletes))
-        stripes = () if role is Role.DELETES else foreseen(output, own, own_deletes, ids, codec)
+        stripes = () if role is Role.DELETES else foreseen(output, own, own_deletes, ids, form)
         task = PlannedTask(
             role=role,
             output=f"{output}/{format_bucket_file(bucket_id)}",
@@ -111,7 +113,7 @@ def make_tasks(
     return tuple(tasks)
 
 
-def make_plain_tasks(directory: str, files: Sequence[InputFile], codec: str | None = None) -> tuple[PlannedTask, ...]:
+def make_plain_tasks(directory: str, files: Sequence[InputFile], form: Asked = _USUAL) -> tuple[PlannedTask, ...]:
     """Tasks of an insert-only output: files of equal number go into one, so that buckets stay buckets."""
     groups: dict[tuple[int, bool], list[InputFile]] = defaultdict(list)
     for file in files:
@@ -126,7 +128,7 @@ def make_plain_tasks(directory: str, files: Sequence[InputFile], codec: str | No
             files=tuple(file.path for file in members),
             rows_in=sum(file.rows for file in members),
             bytes_in=sum(file.size for file in members),
-            stripes=foreseen_rows(directory, members, codec) if members[0].table_format == "orc" else (),
+            stripes=foreseen_rows(directory, members, form) if members[0].table_format == "orc" else (),
         )
         for (number, compressed), members in sorted(groups.items())
     )
@@ -181,14 +183,13 @@ def plan_location(context: PlanContext, draft: PartitionDraft, files: Sequence[I
     NotPlannedError where they cannot be compacted, or need not.
     """
     plan, request = draft.plan, context.request
+    form = Asked(request.compression, stripe_size_of(context.view.schema))
     require_plannable(files, insert_only=context.insert_only)
     rows = sum(file.rows for file in files)
     if context.insert_only:
         _require_joinable(context.view.schema, [file for file in files if file.size])
         whole = replace(plan.outputs[0], rows_in=rows)
-        return replace(
-            plan, outputs=(whole,), rows_in=rows, tasks=make_plain_tasks(whole.name, files, request.compression)
-        )
+        return replace(plan, outputs=(whole,), rows_in=rows, tasks=make_plain_tasks(whole.name, files, form))
     _require_of_version(context, files)
     sides = _sides(context, plan, files)
     outputs = tuple(
@@ -210,9 +211,9 @@ def plan_location(context: PlanContext, draft: PartitionDraft, files: Sequence[I
             "between the two renames would see wrong rows. Use --visibility-txn, or --assume-exclusive while nobody "
             "uses the table",
         )
-    ids, codec = context.compactor_ids, request.compression
+    ids = context.compactor_ids
     part = part_bytes(sum(file.size for file in files), request.split_bytes)
-    tasks = [task for output, side in sides.items() for task in make_tasks(output, *side, part, ids, codec)]
+    tasks = [task for output, side in sides.items() for task in make_tasks(output, *side, part, ids, form)]
     return replace(plan, outputs=outputs, tasks=tuple(tasks), rows_in=rows)
 
 

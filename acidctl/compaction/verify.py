@@ -14,13 +14,14 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from dataclasses import field, replace
 from functools import partial
-from itertools import groupby, pairwise
+from itertools import pairwise
 from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from acidctl.compaction.copies import check_copies
 from acidctl.compaction.cross_check import HINT, OutputSample, wrong
 from acidctl.compaction.stripes import CopiedStripe, CopyProof, adjacent
 from acidctl.errors import DamagedDataError, VerificationError
@@ -98,7 +99,7 @@ def verify_file(
             copies: Callable[[], tuple[str, ...]] = tuple
             if expected.copied or fingerprints:
                 start = stack.enter_context(ThreadPoolExecutor(1)).submit
-                copies = start(_check_copies, open_file, orc, expected, fingerprints).result
+                copies = start(check_copies, open_file, orc, expected.copied, fingerprints=fingerprints).result
             with closing(content.batches(threads)) as batches:
                 for batch in batches:
                     content.add(batch)
@@ -106,6 +107,8 @@ def verify_file(
             content.sample.require_same(beside)
             return copies()
     except DamagedDataError as error:
+        if error.path != name:
+            raise  # it is a source that is damaged
         raise VerificationError(f"{name} cannot be read back: {error.message}", path=name, hint=HINT) from error
 
 
@@ -134,27 +137,6 @@ def _check_tail(orc: OrcFile, expected: Expected) -> None:
         raise wrong(name, "it counts days by another calendar than the one that was written")
     if any(not stripe.rows for stripe in tail.stripes):
         raise wrong(name, "it has a stripe without rows")
-
-
-def _check_copies(open_file: Callable[[], BinaryIO], orc: OrcFile, expected: Expected, all_: bool) -> tuple[str, ...]:
-    """Stripes that were copied are what they are in their source; the fingerprints of `all_` stripes, if wanted."""
-    with open_file() as written, ExitStack() as stack:
-        stripes = stored_stripes(written, orc.tail)
-        hashed = {proof.stripe for proof in expected.copied if proof.fingerprint is not None}
-        hashes = {i: one.fingerprint() for i, one in enumerate(stripes) if all_ or i in hashed}
-        for source, proofs in groupby(expected.copied, lambda proof: proof.original.source.name):
-            stack.close()
-            file: BinaryIO | None = None
-            for proof in proofs:
-                if proof.fingerprint is not None:
-                    same = hashes.get(proof.stripe) == proof.fingerprint
-                else:
-                    file = file or stack.enter_context(proof.open(source))
-                    original = proof.original.stored(file)
-                    same = proof.stripe < len(stripes) and stripes[proof.stripe].equals(original)
-                if not same:
-                    raise wrong(orc.name, f"stripe {proof.stripe} of it, which was copied, is not that of its source")
-    return tuple(hashes.values()) if all_ else ()
 
 
 def verify_joined(

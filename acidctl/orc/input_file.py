@@ -249,6 +249,10 @@ class PrefetchingFile(_Positioned):
         self._current = -1
         self._next = 0
 
+    def expect(self, ranges: Sequence[tuple[int, int]]) -> None:
+        """These (offset, length) are about to be read."""
+        self._file.prefetch(ranges)
+
     def _bytes(self, start: int, size: int) -> bytes:
         kept = self._kept.get(start, b"")
         if 0 < size <= len(kept):

@@ -31,6 +31,7 @@ import pyarrow.orc as po
 from acidctl.errors import AcidctlError
 from acidctl.format.events import RowId
 from acidctl.orc import acidmeta, codec
+from acidctl.orc.agreement import agreeing
 from acidctl.orc.calendar import is_utc, zone_epoch
 from acidctl.orc.codec import CodecError, Compression, expand
 from acidctl.orc.input_file import PrefetchingFile, Source, SplicedFile
@@ -45,7 +46,7 @@ from acidctl.orc.postprocess import (
 )
 from acidctl.orc.protobuf import Budget
 from acidctl.orc.rle import Guard, WideRows
-from acidctl.orc.scan_check import StatisticsCheck, check_each
+from acidctl.orc.scan_check import RunCheck, StatisticsCheck, StripesCheck, check_each
 from acidctl.orc.stats import ColumnStatistics, StatisticsKind
 from acidctl.orc.stripe import (
     INDEX_KINDS,
@@ -125,6 +126,7 @@ class OrcFile:
         self._footers: dict[int, StripeFooter] = {}
         # What stripes take whose streams were checked.
         self._sound: dict[int, float] = {}
+        self.check: StripesCheck | None = None  # takes the values where the file is read in several scans
         self.tail = tail
         self.name = tail.name
         self.is_acid = is_acid(tail)
@@ -225,6 +227,12 @@ class OrcFile:
         with self._source.lock:
             return encoded_statistics(self._source.file, self.tail)
 
+    def agreeing(self, stripes: range, statistics: Sequence[bytes]) -> list[int]:
+        """Those of adjacent stripes whose statistics are those of their row groups; see `agreement.agreeing`."""
+        footers = self.stripe_footers(stripes)
+        with self._source.lock:
+            return agreeing(self._source.file, self.tail, stripes, footers, statistics)
+
     def group_statistics(self, index: int, column: int) -> tuple[ColumnStatistics | None, ...]:
         """Of each row group of a stripe the statistics of a column; empty where the writer left none."""
         (footer,) = self.stripe_footers(range(index, index + 1))
@@ -311,7 +319,9 @@ class OrcFile:
         if isinstance(self._source.file, PrefetchingFile):
             with self._source.lock:
                 self._source.file.expect_scan(tail, footers, projection.below(tail))
-        check = StatisticsCheck(tail) if tail.rows == self.tail.rows else None
+        check: StatisticsCheck | RunCheck | None = StatisticsCheck(tail) if tail.rows == self.tail.rows else None
+        if self.check is not None and limit is None:
+            check = self.check.of(stripes, projection.read)
         below = {0, *projection.below(tail)}
         # Arrow inflates no more than it decodes.
         inflate = tail.rows > stored // 2 and tail.postscript.compression is Compression.ZLIB
@@ -337,7 +347,7 @@ class OrcFile:
         projection: Projection,
         extra: ExtraStreams,
         batch_size: int,
-        check: StatisticsCheck | None,
+        check: StatisticsCheck | RunCheck | None,
     ) -> Generator[pa.RecordBatch, None, None]:
         """The batches of a part; `check` sees them as read. WideRows asks for less."""
         tail, footers, skipped, plain = part

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from math import isnan
 from typing import Any
 
@@ -76,12 +76,19 @@ class StatisticsCheck:
 
     def check(self) -> None:
         """Raise DamagedDataError where the footer says something else than what went by."""
+        self.check_against(self._tail.statistics)
+
+    def check_against(self, statistics: Sequence[ColumnStatistics]) -> None:
+        """The same for statistics of just these rows."""
         if not self._stated:
             return
-        statistics = self._tail.statistics
         for column, seen in self._seen.items():
             if column < len(statistics) and column not in self._left_out:
                 self._compare(column, seen, statistics[column])
+
+    def values(self) -> dict[int, Seen]:
+        """What went by of each column that is compared."""
+        return {column: seen for column, seen in self._seen.items() if column not in self._left_out}
 
     def _add(self, column: int, array: pa.Array) -> None:
         entry = self._tail.types[column]
@@ -108,19 +115,15 @@ class StatisticsCheck:
     def _compare(self, column: int, seen: Seen, stated: ColumnStatistics) -> None:
         if stated.count is not None and stated.count != seen.count:
             raise self._differs(column, f"it has {seen.count} values, the statistics count {stated.count}")
-        kind = self._tail.types[column].kind
-        values = stated.of(_STATED[kind]) if kind in _STATED else None
-        if not seen.count or values is None:
+        known = _of_statistics(self._tail.types[column].kind, stated)
+        if not seen.count or known is None:
             return
-        least, greatest = values.minimum, values.maximum
-        if kind is OrcKind.DECIMAL:
-            least, greatest = stated_decimal(least), stated_decimal(greatest)
         if seen.unordered:
-            least = greatest = None
+            known.least = known.greatest = None
         for what, expected, found in (
-            ("total", values.sum, seen.total),
-            ("smallest value", least, seen.least),
-            ("greatest value", greatest, seen.greatest),
+            ("total", known.total, seen.total),
+            ("smallest value", known.least, seen.least),
+            ("greatest value", known.greatest, seen.greatest),
         ):
             if expected is not None and found is not None and expected != found:
                 raise self._differs(column, f"the {what} is {found}, the statistics give {expected}")
@@ -130,11 +133,22 @@ class StatisticsCheck:
         return damaged(self._tail.name, what, _HINT)
 
 
+def _of_statistics(kind: OrcKind, statistics: ColumnStatistics) -> Seen | None:
+    """What statistics say of the values of a column; None where they are of another kind, or not compared."""
+    values = statistics.of(_STATED[kind]) if kind in _STATED else None
+    if values is None:
+        return None
+    least, greatest = values.minimum, values.maximum
+    if kind is OrcKind.DECIMAL:
+        least, greatest = stated_decimal(least), stated_decimal(greatest)
+    return Seen(statistics.count or 0, values.sum, least, greatest)
+
+
 def _take_in(seen: Seen, kind: OrcKind, array: pa.Array) -> None:
     """Values of a column without children, one of them at least not NULL."""
     if kind in _WHOLE_NUMBERS:
         # A sum beyond 64 bits wraps here and is absent there.
-        seen.total = (seen.total + pc.sum(array).as_py() + (1 << 63)) % (1 << 64) - (1 << 63)
+        seen.total = _wrapped(seen.total + pc.sum(array).as_py())
     elif kind in _TEXTS or kind is OrcKind.BINARY:
         seen.total += _length(array)
         return
@@ -179,6 +193,119 @@ def _length(array: pa.Array) -> int:
     width = np.int64 if pa.types.is_large_string(array.type) or pa.types.is_large_binary(array.type) else np.int32
     offsets = np.frombuffer(array.buffers()[1], width)
     return int(offsets[array.offset + len(array)]) - int(offsets[array.offset])
+
+
+# --- The same for a file of which some stripes are decoded, in several scans, and others are believed.
+
+
+class StripesCheck:
+    """The values of stripes that were decoded beside what is stated of the others: together they are those of the file.
+
+    `stated` gives the statistics of each stripe; it is called where some stripes were not decoded. `few` are columns,
+    the keys of events, that are also read alone, which nobody takes note of.
+    """
+
+    def __init__(
+        self, tail: Tail, stated: Callable[[], Sequence[Sequence[ColumnStatistics]]], few: Sequence[int] = ()
+    ) -> None:
+        self._tail = tail
+        self._stated = stated
+        self._few = frozenset((0, *few))
+        self._decoded: set[int] = set()
+        # Of all decoded stripes together, by column; and of how many of them.
+        self._seen: dict[int, tuple[Seen, int]] = {}
+        self._last: tuple[int, StatisticsCheck] | None = None
+
+    def of(self, stripes: range | None, columns: Collection[int]) -> RunCheck | None:
+        """What takes the rows of a scan of these stripes (None: all) and columns; None where it is of `few` alone."""
+        if self._few.issuperset(columns):
+            return None
+        return RunCheck(self._tail, range(len(self._tail.stripes)) if stripes is None else stripes, self._take)
+
+    def last(self, index: int) -> StatisticsCheck | None:
+        """What was seen of a stripe, if it is the last one that was read to its end."""
+        return self._last[1] if self._last is not None and self._last[0] == index else None
+
+    def _take(self, index: int, check: StatisticsCheck) -> None:
+        values, self._last = check.values(), (index, check)
+        if index in self._decoded:
+            return
+        self._decoded.add(index)
+        for column, seen in values.items():
+            before, count = self._seen.get(column, (Seen(), 0))
+            self._seen[column] = _together(self._tail.types[column].kind, [before, seen]), count + 1
+
+    def finish(self) -> None:
+        """Raise DamagedDataError where the footer says something else than values and statistics of stripes do."""
+        tail = self._tail
+        others = [i for i, stripe in enumerate(tail.stripes) if stripe.rows and i not in self._decoded]
+        if not self._decoded or not tail.statistics or not tail.row_index_stride:
+            return
+        stated = self._stated() if others else ()
+        if others and len(stated) != len(tail.stripes):
+            return
+        whole = StatisticsCheck(tail)
+        for column, (seen, count) in sorted(self._seen.items()):
+            claimed = [_claimed(tail, column, stated[i][column]) for i in others]
+            # Below structs that are NULL a column is not counted, and some stripes do not state all.
+            if count == len(self._decoded) and None not in claimed:
+                parts = [seen, *(part for part in claimed if part is not None)]
+                whole.add_seen(column, _together(tail.types[column].kind, parts))
+        whole.check()
+
+
+class RunCheck:
+    """Takes the rows of adjacent stripes as a `StatisticsCheck` does, and gives that of each stripe to `done`."""
+
+    def __init__(self, tail: Tail, stripes: range, done: Callable[[int, StatisticsCheck], None]) -> None:
+        self._tail = tail
+        self._left = [(index, tail.stripes[index].rows) for index in reversed(stripes) if tail.stripes[index].rows]
+        self._done = done
+        self._current = StatisticsCheck(tail)
+        self._rows = 0
+
+    def add(self, columns: Sequence[tuple[int, pa.Array]]) -> None:
+        """The next rows, which lie in one stripe."""
+        index, rows = self._left[-1]
+        self._current.add(columns)
+        self._rows += len(columns[0][1])
+        if self._rows == rows:
+            self._done(index, self._current)
+            self._left.pop()
+            self._current, self._rows = StatisticsCheck(self._tail), 0
+
+    def check(self) -> None:
+        """Whoever holds the stripes together compares."""
+
+
+def _claimed(tail: Tail, column: int, statistics: ColumnStatistics) -> Seen | None:
+    """What a stripe says of itself, in place of its values; None where that is not enough."""
+    if statistics.count is None:
+        return None
+    found = _of_statistics(tail.types[column].kind, statistics) or Seen(statistics.count, None)
+    # None is also what was never seen: here it is not known.
+    found.unordered = found.unordered or any(value != value for value in (found.least, found.greatest))
+    return found
+
+
+def _together(kind: OrcKind, parts: Sequence[Seen]) -> Seen:
+    """Of all rows together; None where one part does not say it."""
+    found = Seen(sum(part.count for part in parts), unordered=any(part.unordered for part in parts))
+    counting = [part for part in parts if part.count]
+    totals = [part.total for part in counting]
+    found.total = None if None in totals else sum(totals)
+    if kind in _WHOLE_NUMBERS and found.total is not None:
+        found.total = _wrapped(found.total)
+    least, greatest = [part.least for part in counting], [part.greatest for part in counting]
+    if counting and not found.unordered:
+        found.least = None if None in least else min(least)
+        found.greatest = None if None in greatest else max(greatest)
+    return found
+
+
+def _wrapped(total: int) -> int:
+    """As a number of 64 bits."""
+    return (total + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
 # --- The same for many small files whose rows lie one behind the other: a few calls for all, not a few for each.

@@ -240,10 +240,16 @@ def _decimal(value: bytes) -> Decimal:
     return Decimal(value.decode("ascii", "replace"))
 
 
-def _decimal_sum(values: Sequence[bytes]) -> bytes | None:
+def exact_sum(values: Iterable[Decimal]) -> Decimal:
+    """The sum, of more digits than Hive's decimals have."""
     total = Decimal(0)
     for value in values:
-        total = _EXACT.add(total, _decimal(value))
+        total = _EXACT.add(total, value)
+    return total
+
+
+def _decimal_sum(values: Sequence[bytes]) -> bytes | None:
+    total = exact_sum(map(_decimal, values))
     return format(total, "f").encode() if len(total.as_tuple().digits) <= _MOST_DIGITS else None
 
 

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
 from functools import partial
-from operator import eq
 from typing import BinaryIO
 
 import numpy as np
@@ -200,9 +199,15 @@ class StoredStripe:
         found.update(self.form)
         return found.hexdigest()
 
-    def equals(self, other: StoredStripe) -> bool:
-        """Whether the other one is the same, by all of its bytes."""
-        return self.form == other.form and all(map(eq, self._chunks(_COMPARED), other._chunks(_COMPARED)))
+    def equals(self, other: StoredStripe, taken: Callable[[bytes], object] = lambda _: None) -> bool:
+        """Whether the other one is the same, by all of its bytes; `taken` is given those that are."""
+        if self.form != other.form:
+            return False
+        for data, same in zip(self._chunks(_COMPARED), other._chunks(_COMPARED), strict=True):
+            if data != same:
+                return False
+            taken(data)
+        return True
 
 
 @dataclass(frozen=True, slots=True)

@@ -615,6 +615,80 @@ COPYING = (
         "        stripe, fingerprint = one.tail.stripes[one.index], None\n",
         "the stripe before is copied instead",
     ),
+    Mutant(
+        "compaction/inputs.py",
+        "EventKeys(keys.write_id, keys.bucket, keys.row_id, keys.write_id), batch.columns)\n        self._applied +=",
+        "EventKeys(keys.write_id, keys.bucket, keys.row_id, keys.write_id), "
+        "batch.take(np.arange(len(batch))[::-1].copy()).columns)\n        self._applied +=",
+        "values turned round against their keys between two copied stripes",
+    ),
+    Mutant(
+        "compaction/inputs.py",
+        "valid_mask(keys.current, self._write_ids)",
+        "None",
+        "rows of aborted writes are let through",
+    ),
+    Mutant(
+        "compaction/stripes.py",
+        "CopiedStripe(file.source, tail, index, file.statistics[index], first, last, counts)",
+        "CopiedStripe(file.source, tail, index, file.statistics[index - 1], first, last, counts)",
+        "statistics of another stripe go with a copied one",
+    ),
+    Mutant(
+        "compaction/stripes.py",
+        "CopiedStripe(file.source, tail, index, file.statistics[index], first, last, counts)",
+        "CopiedStripe(file.source, tail, index, file.statistics[index], first, first, counts)",
+        "the last key of a copied stripe is its first",
+    ),
+    Mutant(
+        "compaction/stripes.py",
+        "        if self.deleted.between(first, last):\n            return DELETED\n",
+        "",
+        "deletes that only keys show are overlooked",
+    ),
+    Mutant(
+        "compaction/stripes.py",
+        "if first is None or last is None or counts.total() != tail.stripes[index].rows:",
+        "if first is None or last is None:",
+        "stripes with rows of aborted writes are copied",
+    ),
+    Mutant(
+        "compaction/stripes.py",
+        "                ranges[one.source] = range(one.taken, stop)\n",
+        "                ranges[one.source] = range(one.taken + 1, stop)\n",
+        "the first stripe of a stretch is not written",
+    ),
+    Mutant(
+        "compaction/stripes.py",
+        "if some and span.may_hold(*source.bounds(updates=False))]",
+        "if some and span.may_hold(*source.bounds(updates=False))][1:]",
+        "a file beside copied stripes is left out",
+    ),
+    Mutant(
+        "compaction/inputs.py",
+        "merge = MergeReader(streams, write_ids=self._write_ids, deleted=deleted, notice=notice)",
+        "merge = MergeReader(streams, write_ids=self._write_ids, notice=notice, "
+        "deleted=DeletedRows(EventKeys(*[np.zeros(0, dtype=np.int64)] * 4)))",
+        "nothing is deleted between copied stripes",
+    ),
+    Mutant(
+        "compaction/inputs.py",
+        "source, self._projection, BATCH_ROWS, span=stretch.span if part is None else self._span, stripes=part",
+        "source, self._projection, BATCH_ROWS, span=self._span, stripes=part",
+        "files beside copied stripes are read whole in each stretch",
+    ),
+    Mutant(
+        "orc/stitch.py",
+        "entry = encoded({1: self._at, **lengths, 5: stripe.rows})",
+        "entry = encoded({1: self._at, **lengths, 5: stripe.rows - 1})",
+        "a copied stripe has a row less",
+    ),
+    Mutant(
+        "orc/stitch.py",
+        "self._placed.append(_Placed(rewritten(entry, {1: offset}), statistics, end, rows))",
+        "self._placed.append(_Placed(rewritten(entry, {1: offset}), parts and new.statistics[0], end, rows))",
+        "all stripes written between copied ones have the statistics of the first",
+    ),
 )
 
 MUTANTS: tuple[Mutant, ...] = (*PLAN, *LISTS, *READING, *MERGING, *WRITING, *PUBLISHING, *COPYING)

@@ -44,11 +44,13 @@ def make(folder: Path) -> dict[str, Any]:
     """All tables, and beside each how it is compacted."""
     generated(folder / "generated")
     generated(folder / "hardly_changed", deleted=range(300, 500))
+    several_large(folder / "several_large")
     cases: list[dict[str, Any]] = [
         {"name": "major", "table": "generated", "kind": "major", "validtxns": LISTS, "target": "hive4"},
         {"name": "minor", "table": "generated", "kind": "minor", "validtxns": LISTS, "target": "hive3"},
         # Stripes of the base are copied.
         {"name": "copies", "table": "hardly_changed", "kind": "major", "validtxns": LISTS},
+        {"name": "copies_of_several", "table": "several_large", "kind": "major", "validtxns": LISTS},
         {"name": "parts", "table": "generated", "kind": "major", "validtxns": OPEN_LISTS, "split_bytes": 500_000},
     ]
     for case in cases:
@@ -150,6 +152,27 @@ def generated(table: Path, rows: int = _ROWS, *, deleted: range | None = None) -
         )
         _deletes(table / "delete_delta_0000011_0000011_0000" / f"{name}_0", keys(2, bucket, 1, range(0, 200, 3)), 11)
         _write(table / "delta_0000012_0000012_0000" / f"{name}_0", keys(12, bucket, 0, range(500)), 80_000)
+
+
+def several_large(table: Path) -> None:
+    """Three large files of which stripes are copied: deletes in the middle of the first, rows of aborted writes in the
+    middle of the second, small files between and behind them.
+    """
+    from acidctl.format.bucket_codec import encode
+    from acidctl.format.events import EventKeys
+
+    def keys(write_id: int, rows: Any, bucket: int = 0) -> Any:
+        ids = np.full(len(rows), write_id, dtype=np.int64)
+        return EventKeys(ids, np.full(len(rows), encode(bucket)), np.asarray(rows, dtype=np.int64), ids)
+
+    name = "bucket_00000"
+    _write(table / "base_0000001" / name, keys(1, range(6000)), 0)
+    _write(table / "delta_0000002_0000002_0000" / f"{name}_0", keys(2, range(90)), 20_000)
+    mixed = [keys(3, range(2500)), keys(6, range(40)), keys(7, range(2500))]
+    _write(table / "delta_0000003_0000007" / name, _joined(mixed), 30_000)
+    _deletes(table / "delete_delta_0000010_0000011" / name, keys(1, range(2600, 2700, 3)), 10)
+    _deletes(table / "delete_delta_0000011_0000011_0000" / f"{name}_0", keys(1, [2650, 2651, 3100]), 11)
+    _write(table / "delta_0000012_0000012_0000" / f"{name}_0", keys(12, range(3000)), 60_000)
 
 
 def _joined(parts: list[Any]) -> Any:

@@ -148,3 +148,32 @@ def test_the_text_of_a_plan(tmp_path: Path) -> None:
     assert "2-4" in text
     assert "decided by the key columns when it runs" in text
     assert "STRIPES" not in command(*given).stdout
+
+
+def test_the_size_of_stripes_is_the_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stripe is small beside those that the table asks for, in the plan as in the run."""
+    monkeypatch.setattr(stripes, "SMALL_SHARE", 16)
+    changed_table(tmp_path)
+    ddl = "CREATE TABLE t (a bigint, b string) STORED AS ORC TBLPROPERTIES ('transactional'='true'{})"
+    assert fates(foretold(tmp_path, schema=ddl.format(""))).keys() == {(Fate.ENCODE, "small")}
+    little = ddl.format(", 'orc.stripe.size'='3200'")
+    assert fates(foretold(tmp_path, schema=little)) == {(Fate.COPY, ""): 17 + 2, (Fate.UNDECIDED, ""): 3}
+    assert done(tmp_path, schema=little).stripes_copied == 20
+
+
+def test_the_size_of_stripes_of_an_insert_only_table(tmp_path: Path) -> None:
+    """The same for files that are copied whole."""
+    for write_id in (1, 2):
+        batch = EventBatch(keys(100), (pa.array(range(100), pa.int32()),))
+        place = tmp_path / f"delta_{write_id:07}_{write_id:07}_0000"
+        place.mkdir()
+        (place / "000000_0").write_bytes(written([batch], parse_schema("a int").columns, acid=False)[0])
+    ddl = "CREATE TABLE t (a int) STORED AS ORC TBLPROPERTIES ('transactional_properties'='insert_only'{})"
+    for size, fate in (("", (Fate.ENCODE, "small")), (", 'orc.stripe.size'='500'", (Fate.COPY, ""))):
+        asked = {"table_type": "insert-only", "schema": ddl.format(size)}
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(stripes, "SMALL_SHARE", 16)
+            assert fates(foretold(tmp_path, **asked)) == {fate: 2}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stripes, "SMALL_SHARE", 16)
+        assert done(tmp_path, **asked).stripes_copied == 2
