@@ -24,7 +24,7 @@ from acidctl.format.names import (
 from acidctl.format.write_ids import Profile, Reader, TxnListFormat
 from acidctl.options import Progress, ReadView
 from acidctl.phases import phase
-from acidctl.state.entries import AcidState, EntryState, StateEntry, TableType, Verdict
+from acidctl.state.entries import AcidState, EntryState, StateEntry, TableType, TooOld, Verdict
 from acidctl.state.equivalence import disagreements
 from acidctl.state.inventory import DataFile, data_files, empty_file_notes
 from acidctl.state.report import (
@@ -64,6 +64,10 @@ class PartitionState(NamedTuple):
     def partition(self) -> str:
         """The on-disk text, such as `ds=1/hr=2`; "" for a table without partitions."""
         return self.location.partition
+
+    def with_too_old(self, found: TooOld | None) -> PartitionState:
+        """The same with what files tell of the age of the lists."""
+        return self._replace(state=replace(self.state, too_old=found))
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,7 +313,7 @@ def _stray(state: AcidState) -> AcidState:
     reason = "lies beside partition folders, and Hive reads partitions only"
     verdict = Verdict(EntryState.UNRECOGNISED, "beside_partitions", reason)
     entries = tuple(e if e.state is EntryState.HIDDEN else StateEntry.of(e, verdict) for e in state.entries)
-    return replace(state, base=None, deltas=(), originals=(), entries=entries, notes=(), history_gap=None)
+    return replace(state, base=None, deltas=(), originals=(), entries=entries, notes=(), history_gap=None, too_old=None)
 
 
 def schema_of(text: str | None) -> TableSchema | None:
