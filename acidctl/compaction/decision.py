@@ -35,9 +35,10 @@ from acidctl.compaction.plan import (
     encode,
     is_within,
 )
-from acidctl.compaction.planner import PartitionDraft, PlanContext, draft_partition, validate_request
+from acidctl.compaction.planner import PartitionDraft, PlanContext, draft_partition, lists_too_old, validate_request
 from acidctl.compaction.tasks import MAX_PARTS, plan_location
 from acidctl.errors import AcidctlError, DamagedDataError, StalePlanError, UsageError
+from acidctl.fileformats.plain import PlainFiles
 from acidctl.format.listing import Listing, obstacle
 from acidctl.format.names import MIN_LONG, BaseDir, parse_directory
 from acidctl.format.write_ids import MAX_ID
@@ -45,6 +46,7 @@ from acidctl.maintenance.limits import MAX_RUNTIME, UNREACHABLE, Reach, TimeLimi
 from acidctl.options import CompactOptions, Progress, unwatched
 from acidctl.orc.tail_edit import event_type, orc_types
 from acidctl.orc.writer import physical_of
+from acidctl.rows import old_lists
 from acidctl.rows.pipeline import ordered_map
 from acidctl.rows.table_view import link_notes
 from acidctl.state.inventory import data_files
@@ -77,6 +79,7 @@ class Decision:
         if part.action is not Action.COMPACT:
             return part
         draft = draft_partition(self.context, part.partition, part.path, listing)
+        draft = _by_current_lists(self.context, self.storage, draft)
         if self.context.request.max_bytes is not None and draft.plan.bytes_in > part.bytes_in:
             draft = draft.refused(
                 "max_bytes",
@@ -134,7 +137,7 @@ def decide(
     facts, listings = storage.facts, [location.listing for location in places]
     context = validate_request(view, request, listings, renames=facts.atomic_rename, locks=facts.exclusive_create)
     single = len(places) == 1
-    drafts = [_drafted(context, location, root, single) for location in places]
+    drafts = [_drafted(context, storage, location, root, single) for location in places]
     order = list(range(len(drafts)))
     if request.bounded or limit is not None:
         order.sort(key=lambda place: -len(drafts[place].consumed))
@@ -159,11 +162,23 @@ def decide(
     return Decision(storage, context, plan)
 
 
-def _drafted(context: PlanContext, location: Location, root: str, single: bool) -> PartitionDraft:
+def _by_current_lists(context: PlanContext, storage: Storage, draft: PartitionDraft) -> PartitionDraft:
+    """The draft, refused where files prove the lists older than another compaction."""
+    if not draft.compacts or draft.state is None:
+        return draft
+    plain = PlainFiles(context.view.schema)
+    found = old_lists.lists_too_old(storage, draft.root, draft.state, context.compactor_ids, plain)
+    if found is None:
+        return draft
+    why = lists_too_old(found)
+    return draft.refused(why.code, why.reason)
+
+
+def _drafted(context: PlanContext, storage: Storage, location: Location, root: str, single: bool) -> PartitionDraft:
     listing = location.listing
     path = listing.root.removeprefix(root.rstrip("/")).strip("/") if listing.root != root else ""
     try:
-        draft = draft_partition(context, location.partition, path, listing)
+        draft = _by_current_lists(context, storage, draft_partition(context, location.partition, path, listing))
         problem = obstacle(listing) if draft.compacts else None
         if problem is None:
             return draft
