@@ -18,11 +18,13 @@ from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from acidctl.engine import EngineChoice, early_engine, make_engine
-from acidctl.errors import UsageError
+from acidctl.errors import NotEnoughHistoryError, UsageError
 from acidctl.findings import Finding
 from acidctl.options import NO_INIT, CleanOptions, CompactOptions, ExportOptions, LsOptions, ReadView, SnapshotOptions
 from acidctl.rows.belief import missing_halves, read_details
-from acidctl.rows.table_view import TableState, list_table, read, report, require_table
+from acidctl.rows.table_view import PartitionState, TableState, list_table, read, report, require_table
+from acidctl.state.entries import TooOld
+from acidctl.state.old_lists import unseen_outputs
 from acidctl.state.report import LsReport
 from acidctl.storage.local import LocalStorage, whole_path
 from acidctl.storage.locations import Location, locate, parse_filter, parse_listing, require_outside
@@ -171,6 +173,9 @@ class Table:
         """Every directory with its state and the reason."""
         readings = self._read(asked)
         details = None
+        if asked.rows:
+            parts = tuple(part.with_too_old(self._too_old(part, readings)) for part in readings.parts)
+            readings = replace(readings, parts=parts)
         if asked.rows or asked.long:
             details = read_details(self._storage, readings, asked.rows, asked.progress)
         found = self._missing_halves(readings)
@@ -194,7 +199,7 @@ class Table:
         """The same as far as no row is read; needs neither pyarrow nor numpy."""
         from acidctl.rows.outline import Outline
 
-        readings = self._read(view)
+        readings = self._read(view, whole=True)
         for part in readings.parts:
             error = part.state.not_enough_history or part.state.hive_failure
             if error is not None:
@@ -349,6 +354,32 @@ class Table:
         """UsageError where a file of this machine that an option names would be taken for the table's data."""
         require_outside(self._storage, self._root, path, option)
 
-    def _read(self, view: ReadView) -> TableState:
+    def _read(self, view: ReadView, *, whole: bool = False) -> TableState:
+        """What lies there, judged; with `whole` NotEnoughHistoryError where inputs of a compaction are gone that the
+        lists do not show.
+        """
         readings = read(self.locations(view.partitions), view)
-        return readings.of_table(whole_path(self._storage, self._root), view.table, self.location)
+        readings = readings.of_table(whole_path(self._storage, self._root), view.table, self.location)
+        if whole and (error := self._history_error(readings)) is not None:
+            raise error
+        return readings
+
+    def _history_error(self, readings: TableState) -> NotEnoughHistoryError | None:
+        """Why some location no longer has what the lists show, by names or else by files."""
+        for part in readings.parts:
+            if part.state.not_enough_history is not None:
+                return part.state.not_enough_history
+        found = ((part, self._too_old(part, readings)) for part in readings.parts)
+        shown = self._storage.display
+        return next((old.to_error(shown(part.location.listing.root)) for part, old in found if old is not None), None)
+
+    def _too_old(self, part: PartitionState, readings: TableState) -> TooOld | None:
+        """See `rows.old_lists`; opens a file only where an output of a compaction is not shown by the lists."""
+        ids = readings.lists.effective_write_ids
+        if part.state.not_enough_history is not None or not unseen_outputs(part.state, ids):
+            return part.state.too_old
+        from acidctl.fileformats.plain import PlainFiles
+        from acidctl.rows.old_lists import lists_too_old
+
+        plain = PlainFiles(readings.schema)
+        return lists_too_old(self._storage, part.location.listing.root, part.state, ids, plain)

@@ -434,15 +434,23 @@ class NamedTable(Table):
         numbers = ", ".join([str(one.id) for one in found[:_SOME]] + ["..."] * (len(found) > _SOME))
         return f"Hive's Cleaner has compactions of {self.name} in hand (SHOW COMPACTIONS: {numbers})"
 
-    def _read(self, view: ReadView) -> TableState:
+    def _read(self, view: ReadView, *, whole: bool = False) -> TableState:
         """Lists first, then directories: what is written in between is above the lists and not seen."""
         for tries_left in reversed(range(_TRIES)):
             chosen = self.viewed(view)
             locations, unknown = self._locations(view.partitions)
             readings = read(locations, chosen)
             # What the lists saw may have been compacted and cleaned before the listing; newer lists see that.
-            if not tries_left or not any(part.state.not_enough_history for part in readings.parts):
+            error: AcidctlError | None = None
+            if whole:
+                error = self._history_error(readings)
+            else:
+                error = next((e for part in readings.parts if (e := part.state.not_enough_history) is not None), None)
+            given = bool(view.validtxns) or view.as_of is not None
+            if error is None or given or not tries_left:
                 break
+        if whole and error is not None:
+            raise error
         return replace(readings, warnings=(*readings.warnings, *_unregistered(unknown)))
 
 

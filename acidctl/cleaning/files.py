@@ -17,6 +17,7 @@ from acidctl.cleaning.decisions import Rules, Survey, contains, survey
 from acidctl.cleaning.plan import Compared, Entry, Evidence
 from acidctl.compaction.plan import decode, encode
 from acidctl.errors import AcidctlError, DamagedDataError, NoSuchTableError, StorageError
+from acidctl.fileformats.plain import PlainFiles
 from acidctl.format.listing import FileInfo, Listing
 from acidctl.format.names import (
     LOCK_NAME,
@@ -37,6 +38,7 @@ from acidctl.orc.input_file import read_logical_length
 from acidctl.orc.reader import open_orc
 from acidctl.orc.tail import check_shape, read_tail
 from acidctl.rows.belief import ORC_MAGIC, findings_of
+from acidctl.rows.old_lists import lists_too_old
 from acidctl.state.entries import Directory, EntryKind, MarkerContent, StateEntry, TableType
 from acidctl.state.inventory import DataFile, data_files, live_entries
 from acidctl.state.resolve import TableGuess, resolve
@@ -120,7 +122,21 @@ class _Reader:
                 covers[cover.name] = self._problem(cover)
             except AcidctlError as error:
                 covers[cover.name] = f"{cover.name} is not complete: {error.message}"
-        return Evidence(covers, {delta.name: self._is_empty(delta) for delta in self.seen.one_sided})
+        empty = {delta.name: self._is_empty(delta) for delta in self.seen.one_sided}
+        return Evidence(covers, empty, too_old=self._too_old())
+
+    def _too_old(self) -> str | None:
+        """Why the lists are older than a compaction whose inputs are gone, where something is to go by them."""
+        seen = self.seen
+        if self.elsewhere or not seen.chosen.victims:
+            return None
+        reader = Reader(seen.common.effective_write_ids, seen.common.effective_txns)
+        state = resolve(seen.listing, reader, table_type=seen.kind, raise_on_history=False)
+        try:
+            found = lists_too_old(self.storage, seen.listing.root, state, reader.effective_write_ids, PlainFiles())
+        except AcidctlError as error:
+            return f"whether the lists are older than a compaction is not known: {error.message}"
+        return None if found is None else found.reason
 
     def _problem(self, cover: Directory) -> str | None:
         """Why a directory is no cover; an empty compaction has to stand for nothing."""

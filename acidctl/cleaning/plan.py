@@ -49,9 +49,10 @@ class Evidence:
     """What opened files show: of each cover in a sentence why it is not one, None for a complete one.
 
     `empty` says of deltas by name whether readers see no event in them. `linked` is a symbolic link elsewhere in the
-    table by which something here is read. `changed` is what differs from an earlier plan, when this one is made `again`
-    right before the deletion. `doubts` are what makes an answer of `snapshot` doubtful, `unread` why these are not
-    known. `rows` is None until what goes has been compared with its covers.
+    table by which something here is read. `too_old` says why the lists are older than a compaction here, and `changed`
+    what differs from an earlier plan, when this one is made `again` right before the deletion. `doubts` are what makes
+    an answer of `snapshot` doubtful, `unread` why these are not known. `rows` is None until what goes has been compared
+    with its covers.
     """
 
     covers: Mapping[str, str | None] = field(default_factory=dict)
@@ -59,6 +60,7 @@ class Evidence:
     changed: str | None = None
     again: bool = False
     linked: str | None = None
+    too_old: str | None = None
     doubts: tuple[Finding, ...] = ()
     unread: str | None = None
     rows: Compared | None = None
@@ -360,6 +362,13 @@ def _own_files(seen: Survey, evidence: Evidence) -> str:
     return "all that readers look at are files and directories of the table itself"
 
 
+def _current_lists(seen: Survey, evidence: Evidence) -> str:
+    """Lists that do not show a compaction whose inputs are gone say nothing about what is left."""
+    if evidence.too_old is not None:
+        raise _FailsError(f"{evidence.too_old} (give newer lists)")
+    return "nothing here shows that the lists are too old"
+
+
 def _simulation(seen: Survey, evidence: Evidence) -> str:
     """Nobody who sees at least what the common snapshot shows opens anything else when the victims are gone."""
     victims = seen.chosen.victims
@@ -409,6 +418,7 @@ GUARDS: dict[str, Callable[[Survey, Evidence], str]] = {
     "G8": _both_halves,
     "G9": _highest_write_id,
     "own_files": _own_files,
+    "current_lists": _current_lists,
     "simulation": _simulation,
     "doubts": _no_doubts,
     "rows": _rows_in_covers,

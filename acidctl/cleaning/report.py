@@ -45,7 +45,7 @@ class GuardReport:
     """What a guard says: once where it holds everywhere, else once for each partition where it fails."""
 
     partition: Annotated[str | None, "where it fails; null when it holds everywhere"]
-    guard: Annotated[str, "G1 to G9, `own_files`, `simulation`, `doubts`, `rows`"]
+    guard: Annotated[str, "G1 to G9, `own_files`, `current_lists`, `simulation`, `doubts`, `rows`"]
     holds: Annotated[bool, "where false, nothing there was touched"]
     why: Annotated[str, "in a sentence"]
 

@@ -43,7 +43,16 @@ from acidctl.format.names import (
 )
 from acidctl.format.write_ids import MAX_ID, Reader, ValidTxns, ValidWriteIds
 from acidctl.options import CompactOptions
-from acidctl.state.entries import ORIGINALS_NAME, AcidState, Directory, EntryKind, EntryState, StateEntry, TableType
+from acidctl.state.entries import (
+    ORIGINALS_NAME,
+    AcidState,
+    Directory,
+    EntryKind,
+    EntryState,
+    StateEntry,
+    TableType,
+    TooOld,
+)
 from acidctl.state.equivalence import disagreements
 from acidctl.state.inventory import data_files, empty_file_notes, ignored_files, live_entries, take_inventory
 from acidctl.state.resolve import resolve
@@ -318,8 +327,10 @@ def _draft(context: PlanContext, blank: PartitionPlan, listing: Listing, recover
         raise NotPlannedError(*context.refusal)
     reader, guess = Reader(context.compactor_ids, context.inputs_txns), context.view.guess
     state = resolve(listing, reader, table_type=guess, raise_on_history=False)
-    if state.not_enough_history is not None:
-        raise state.not_enough_history
+    if state.history_gap is not None:
+        raise state.history_gap.to_error(state.root or None)
+    if state.too_old is not None:
+        raise lists_too_old(state.too_old)
     minor = context.minor
     consumed = state.deltas if minor else live_entries(state)
     _require_enough(state, minor)
@@ -358,6 +369,11 @@ def require_believed(context: PlanContext, findings: Iterable[Finding]) -> None:
     """Refuse what would make a doubtful answer the only one."""
     if doubts := unaccepted(findings, context.accepted):
         raise NotPlannedError.of_findings(doubts)
+
+
+def lists_too_old(found: TooOld) -> NotPlannedError:
+    """Why nothing is compacted by such lists: the result would hide the output that they do not show."""
+    return NotPlannedError("lists_too_old", f"{found.reason}; give newer lists")
 
 
 def _require_enough(state: AcidState, minor: bool) -> None:

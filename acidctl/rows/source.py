@@ -6,7 +6,7 @@ This is where paths, names and side files become events. Files are opened when t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, suppress
 from dataclasses import field, replace
 from functools import partial
@@ -311,6 +311,14 @@ def live_sources(
         target = deletes if entry.kind is EntryKind.DELETE_DELTA else inserts
         target += _sources(opener, state, entry)
     return tuple(inserts), tuple(deletes)
+
+
+def sources_of(
+    storage: Storage, root: str, state: AcidState, entries: Iterable[StateEntry], plain: PlainFiles | None = None
+) -> tuple[DataSource, ...]:
+    """The files of directories of a location, read or not, as `live_sources` gives those that are read."""
+    opener = Opener(storage, root, plain if state.insert_only else None)
+    return tuple(source for entry in entries for source in _sources(opener, state, entry))
 
 
 def _sources(opener: Opener, state: AcidState, entry: StateEntry) -> Iterator[DataSource]:

@@ -24,7 +24,7 @@ from acidctl.format.names import (
 from acidctl.format.write_ids import Profile, Reader, TxnListFormat
 from acidctl.options import ReadView
 from acidctl.phases import phase
-from acidctl.state.entries import AcidState, EntryState, StateEntry, TableType, Verdict
+from acidctl.state.entries import AcidState, EntryState, StateEntry, TableType, TooOld, Verdict
 from acidctl.state.equivalence import disagreements
 from acidctl.state.inventory import empty_file_notes, unread_data
 from acidctl.state.report import (
@@ -62,6 +62,10 @@ class PartitionState(NamedTuple):
     def partition(self) -> str:
         """The on-disk text, such as `ds=1/hr=2`; "" for a table without partitions."""
         return self.location.partition
+
+    def with_too_old(self, found: TooOld | None) -> PartitionState:
+        """The same with what files tell of the age of the lists."""
+        return self._replace(state=replace(self.state, too_old=found))
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,6 +331,7 @@ def _stray(state: AcidState) -> AcidState:
         doubts=tuple(unread_data(entries)),
         lonely={},
         history_gap=None,
+        too_old=None,
     )
 
 

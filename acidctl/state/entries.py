@@ -221,6 +221,26 @@ class HistoryGap(NamedTuple):
         )
 
 
+class TooOld(NamedTuple):
+    """Lists that do not show a compaction whose inputs are gone; `why` is a clause that proves it."""
+
+    output: str
+    why: str
+
+    @property
+    def reason(self) -> str:
+        """The whole clause."""
+        return f"the lists are older than the compaction that made {self.output}: {self.why}"
+
+    def to_error(self, path: str | None = None) -> NotEnoughHistoryError:
+        """The proof as the error a reader gets."""
+        return NotEnoughHistoryError(
+            f"Not enough history: {self.reason}.",
+            path=path,
+            hint="Take newer lists (`acidctl lists` asks a metastore for them), and run the command again with these.",
+        )
+
+
 class HiveFailureError(DamagedDataError):
     """Profile hive4 only: Hive 4 fails on this directory."""
 
@@ -253,6 +273,8 @@ class AcidState:
     doubts: tuple[Finding, ...] = ()
     lonely: Mapping[str, Finding] = field(default_factory=dict)
     history_gap: HistoryGap | None = None
+    # Lists from before a compaction whose inputs are gone, as far as names tell.
+    too_old: TooOld | None = None
     root: str = ""
     # Profile hive4 only: on what Hive 4 fails here, where that was not raised.
     hive_failure: HiveFailureError | None = field(default=None, compare=False)
@@ -284,8 +306,9 @@ class AcidState:
 
     @property
     def not_enough_history(self) -> NotEnoughHistoryError | None:
-        """The error a reader gets here, None if the state is whole."""
-        return None if self.history_gap is None else self.history_gap.to_error(self.root or None)
+        """The error a reader gets here, None if the state is whole as far as names tell."""
+        gap = self.history_gap or self.too_old
+        return None if gap is None else gap.to_error(self.root or None)
 
 
 # --- verdicts that more than one set of rules gives: state, code and sentence ---------------------------------------

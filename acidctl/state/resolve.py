@@ -9,6 +9,7 @@ files belong to is guessed here as well, as far as names can tell: it decides wh
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 from weakref import ref
@@ -41,6 +42,7 @@ from acidctl.state.entries import (
     judge_originals,
 )
 from acidctl.state.inventory import attempts_twice, take_inventory, unknown_files, unread_data
+from acidctl.state.old_lists import too_old
 from acidctl.state.selection import Selection, delta_order, list_as_hive, select_hive4, select_strict, without
 
 # What ACID v1 (Hive 1 and 2) writes once per location: the version as a big-endian integer.
@@ -113,8 +115,12 @@ def resolve(
         root=listing.root,
         hive_failure=next((error for error in selection.failures if isinstance(error, HiveFailureError)), None),
     )
-    if state.not_enough_history is not None and raise_on_history:
-        raise state.not_enough_history
+    found_old = too_old(state, reader.effective_write_ids)
+    state = state if found_old is None else replace(state, too_old=found_old)
+    # Hive does not notice what only the output of a later compaction shows.
+    fails = state.history_gap if reader.profile is Profile.HIVE4 else state.not_enough_history
+    if fails is not None and raise_on_history and (error := state.not_enough_history) is not None:
+        raise error
     return state
 
 

@@ -370,7 +370,7 @@ def _choose_base(bases: Sequence[Directory], ids: ValidWriteIds, txns: ValidTxns
     if newer:
         selection.notes.append(
             f"{best.name} is read because this reader cannot use {join_names(newer)}; deltas between "
-            "them may have been cleaned already, which no listing can tell."
+            "them may have been cleaned already, which reading rows finds out."
         )
     if not any(is_marker(file.name) or not is_hidden_to_hive(file.name) for file in best.files):
         selection.notes.append(f"{best.name} holds no file that readers see; it is read as an empty base.")

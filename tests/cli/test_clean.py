@@ -184,6 +184,7 @@ def test_json_has_the_fields_that_scripts_rely_on(table: Path) -> None:
     assert set(answer["victims"][0]) >= {"partition", "name", "reason", "because_of", "bytes", "files", "age_seconds"}
     assert [guard["guard"] for guard in answer["guards"]] == [f"G{i}" for i in range(1, 10)] + [
         "own_files",
+        "current_lists",
         "simulation",
         "doubts",
         "rows",
