@@ -108,7 +108,7 @@ sweep: install ## All that make test chooses from: fixture steps and ways to com
 	ACIDCTL_EXTENT=sweep $(PYTEST) tests/live/test_spark_source_cluster.py
 	ACIDCTL_EXTENT=sweep $(PYTEST) tests/live/test_exported_readers.py
 
-fuzz: install ## 100,000 seeded cases over files, tables, markers, lists and plans (an hour): make fuzz SEED=2
+fuzz: install ## 100,000 seeded cases over files, tables, leftovers, lists, conditions, plans (half an hour): make fuzz SEED=2
 	PYTHONPATH=fixtures $(BIN)/python -m tests.support.fuzz --cases 100000 --seed $(or $(SEED),1)
 
 mutate: install ## Put 100 listed faults into compactions (nine of ten must be refused), 100 random ones into the code (95 noticed)
