@@ -63,6 +63,7 @@ SLOW = ["-m", f"slow and not ({SERVICES})", "tests/unit", "tests/cli"]
 SECONDS = 3600
 # Seconds of tests that are run together; what is left comes last.
 BATCHES = (5.0, 30.0, 120.0)
+BRIEF = 1.0
 ADDRESS_SPACE = 12 << 30
 
 COMPARED = {
@@ -275,20 +276,30 @@ def order(mutant: LineMutant, reach: Reach) -> list[Reached]:
     }
     functions = entries(mutant)
     at_line = {one.test for one in reach.of_lines(mutant.file, {mutant.line})}
-    entered = reach.of_lines(mutant.file, functions) if functions else reach.tests
+    entered = (
+        {one.test for one in reach.of_lines(mutant.file, functions)} if functions else {one.test for one in reach.tests}
+    )
+    # What a fixture of a module or a cache has made is noted of the first test that asked for it.
+    beside = {test.partition("::")[0] for test in entered}
+    known = [
+        one
+        for one in reach.tests
+        if one.test in entered or (one.seconds < BRIEF and one.test.partition("::")[0] in beside)
+    ]
 
-    def cost(one: Reached) -> tuple[bool, float]:
+    def cost(one: Reached) -> tuple[int, float]:
         far = 1 if one.test.partition("::")[0] in near else 4
-        return one.test not in at_line, far * one.seconds
+        return 0 if one.test in at_line else 1 if one.test in entered else 2, far * one.seconds
 
-    return sorted(entered, key=cost)
+    return sorted(known, key=cost)
 
 
 def batches(tests: Sequence[Reached]) -> Iterator[list[Reached]]:
     """Tests that are run together: few seconds of them first. Those of a file stand together."""
     left = list(tests)
     for limit in (*BATCHES, None):
-        batch, seconds = [], 0.0
+        batch: list[Reached] = []
+        seconds = 0.0
         while left and (limit is None or not batch or seconds + left[0].seconds <= limit):
             batch.append(left.pop(0))
             seconds += batch[-1].seconds

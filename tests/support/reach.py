@@ -3,9 +3,9 @@
     python -m pytest -p tests.support.reach ...      with ACIDCTL_REACH_NOTED=FILE: what each test reaches goes there
                                                      with ACIDCTL_REACH_CHOSEN=FILE: only these, in this order
 
-A line of a function counts when it is among the first `_EVENTS` line events of that function in a test; that a function
-was entered counts always. Processes that a test forks or starts count as the test: all of them write into one file in
-memory, a byte for each line of the package.
+A line of a function counts when it is among the first `_EVENTS` line events of that function in a test, and not of a
+slow one; that a function was entered (its first line) counts always. Processes that a test forks or starts count as
+the test: all of them write into one file in memory, a byte for each line of the package.
 """
 
 from __future__ import annotations
@@ -53,6 +53,11 @@ class Reached:
     seconds: float
     marks: bytes
 
+    @classmethod
+    def of(cls, test: str, seconds: float, marks: bytes) -> Reached:
+        """Of marks as they are."""
+        return cls(test, seconds, zlib.compress(marks))
+
 
 class Reach:
     """What a run of tests has noted."""
@@ -86,8 +91,10 @@ class _Tracer:
             self.marks = mmap.mmap(stream.fileno(), 0)
         self._places = {str(_PACKAGE / name): begin for name, begin in places.items() if name}
         self._events: dict[CodeType, int] = {}
+        self._lines = False
 
-    def start(self) -> None:
+    def start(self, *, lines: bool = False) -> None:
+        self._lines = lines
         sys.settrace(self._call)
         threading.settrace(self._call)
 
@@ -102,7 +109,7 @@ class _Tracer:
             return None
         marks, events = self.marks, self._events
         marks[begin + code.co_firstlineno] = 1
-        if events.get(code, 0) >= _EVENTS:
+        if not self._lines or events.get(code, 0) >= _EVENTS:
             return None
 
         def line(frame: FrameType, event: str, arg: Any) -> Any:
@@ -140,14 +147,14 @@ class _Noting:
         self._tracer = _Tracer(folder / "lines", self._places)
         self._tests: list[Reached] = []
 
-    def run(self, test: str) -> Generator[None, object, object]:
+    def run(self, test: pytest.Item) -> Generator[None, object, object]:
         """Around a test."""
         self._tracer.forget()
-        self._tracer.start()
+        self._tracer.start(lines=test.get_closest_marker("slow") is None)
         began = time.monotonic()
         result = yield
         sys.settrace(None)
-        self._tests.append(Reached(test, time.monotonic() - began, zlib.compress(self._tracer.marks[:])))
+        self._tests.append(Reached.of(test.nodeid, time.monotonic() - began, self._tracer.marks[:]))
         return result
 
     def end(self) -> None:
@@ -189,4 +196,4 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
     """Nothing is noted of what is collected."""
     if _noting is None:
         return (yield)
-    return (yield from _noting.run(item.nodeid))
+    return (yield from _noting.run(item))
