@@ -152,6 +152,27 @@ def test_local_files_are_copied_by_the_kernel(
     assert StripeRun.whole(io.BytesIO((tmp_path / "whole").read_bytes()), name="whole").rows == 60_000
 
 
+def test_the_block_size_is_that_of_the_largest() -> None:
+    """Readers take it for the most that a chunk inflates to: that of the first file would be too little."""
+    small, _ = written([events(0, 3000)], COLUMNS, compression="zlib", block_size=1 << 16)
+    large, _ = written([events(3000, 50_000)], COLUMNS, compression="zlib", block_size=1 << 18)
+    first, second = run(small), run(large)
+    assert (first.tail.postscript.block_size, second.tail.postscript.block_size) == (1 << 16, 1 << 18)
+    sink = io.BytesIO()
+    stitcher = Stitcher(sink, first.tail, postscript_of(io.BytesIO(small), first.tail), block_size=1 << 18)
+    for data, one in ((small, first), (large, second)):
+        statistics = encoded_statistics(io.BytesIO(data), one.tail)
+        for index in one.numbers:
+            stitcher.copy(StoredStripe(io.BytesIO(data), one.tail, index, statistics[index]), None)
+    stitcher.finish({})
+    joined = sink.getvalue()
+    assert open_orc(io.BytesIO(joined), name="f").tail.postscript.block_size == 1 << 18
+    assert list(pyorc.Reader(io.BytesIO(joined))) == [
+        *pyorc.Reader(io.BytesIO(small)),
+        *pyorc.Reader(io.BytesIO(large)),
+    ]
+
+
 def test_adjacent_stripes_come_in_few_requests() -> None:
     """From a server: the stripes that are copied are read one behind the other, as one long range."""
     data, done = written([events(i * 500, 500) for i in range(40)], COLUMNS, stripe_size=1 << 17, compression="none")
