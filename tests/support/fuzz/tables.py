@@ -257,7 +257,16 @@ def remove_directory(root: Path, random: Random) -> str:
 def rename_file(root: Path, random: Random) -> str:
     path = _some_file(root, random)
     name = random.choice(
-        ["bucket_00000", "bucket_00001", "bucket_00000_0", "bucket_00001_1", "000000_0", "000001_0", "000000_0_copy_1"]
+        [
+            "bucket_00000",
+            "bucket_00001",
+            "bucket_00000_0",
+            "bucket_00001_1",
+            "000000_0",
+            "000001_0",
+            "000000_0_copy_1",
+            "xyz",
+        ]
         + [_another_name(path.name, random) for _ in range(7)]
     )
     target = path.with_name(name)
