@@ -271,6 +271,19 @@ def test_inserted_and_deleted_by_one_write(tmp_path: Path) -> None:
     assert (deletes.rows_in, deletes.rows) == (4, 4)
 
 
+@pytest.mark.parametrize("operation", [Operation.INSERT, Operation.UPDATE])
+@pytest.mark.parametrize("alone", [True, False])
+def test_a_delete_delta_holds_deletes_alone(operation: Operation, alone: bool, tmp_path: Path) -> None:
+    """Other events would become deletes of their rows; an empty row says that an event is one."""
+    write_events(tmp_path, delta(2), range(10), write_id=2)
+    if not alone:
+        write_events(tmp_path, "delete_" + delta(3), (4, 5), write_id=2, current=3, operation=Operation.DELETE)
+    write_events(tmp_path, "delete_" + delta(4), (6, 7), write_id=2, current=4, operation=operation)
+    specs = specs_of(tmp_path, state_of(tmp_path), "struct<a:bigint,b:string>", [Role.DELETES])
+    with pytest.raises(DamagedDataError, match="delete"):
+        run_task(specs[0])
+
+
 def test_row_that_stands_twice(tmp_path: Path) -> None:
     """Two attempts of one write hold the same row ids: no output could answer as their readers do."""
     table, _, columns = small_table(tmp_path)
