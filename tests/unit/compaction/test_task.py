@@ -18,7 +18,7 @@ from acidctl import open_table
 from acidctl.compaction import inputs, joining, task
 from acidctl.compaction.plan import KeyCut, Role, TaskResult, TaskSpec
 from acidctl.compaction.task import run_task
-from acidctl.errors import DamagedDataError
+from acidctl.errors import DamagedDataError, VerificationError
 from acidctl.format.events import Operation
 from acidctl.format.write_ids import TxnListFormat, ValidTxns, ValidWriteIds
 from acidctl.orc.reader import open_orc
@@ -190,6 +190,20 @@ def test_parts_are_the_whole(role: Role, tmp_path: Path) -> None:
     assert joined.digest == combined([part.digest for part in parts if part.path])
     assert digest_of(table, spec, joined) == digest_of(table, spec, whole)
     assert joined.writer == "copy"
+
+
+@pytest.mark.parametrize("parts", [(1, 0), (0, 0), (0, 2, 1)])
+def test_parts_that_are_not_in_order(parts: tuple[int, ...], tmp_path: Path) -> None:
+    """Each part is sound, and the whole would not be sorted by key."""
+    table, state, columns = small_table(tmp_path)
+    (spec,) = specs_of(table, state, columns, [Role.SURVIVING])
+    # All before row 120 is deleted.
+    edges = [None, KeyCut(1, 536870912, 140), KeyCut(1, 536870912, 165), None]
+    made = [run_task(replace(spec, part=i, lower=low, upper=high)) for i, (low, high) in enumerate(pairwise(edges))]
+    join = replace(spec, task=replace(spec.task, role=Role.JOIN), parts=tuple(made[part] for part in parts))
+    with pytest.raises(VerificationError, match="parts are not in order"):
+        run_task(join)
+    assert run_task(replace(join, parts=tuple(made))).counts == run_task(spec).counts
 
 
 @pytest.mark.parametrize("role", [Role.SURVIVING, Role.DELETES])
