@@ -11,7 +11,18 @@ from pathlib import Path
 import pytest
 
 from tests import ROOT
-from tests.support.line_mutants import PACKAGES, LineMutant, batches, entries, files, mutants_of, order, sample
+from tests.support.line_mutants import (
+    HARMLESS,
+    PACKAGES,
+    LineMutant,
+    batches,
+    entries,
+    files,
+    harmless,
+    mutants_of,
+    order,
+    sample,
+)
 from tests.support.reach import NOTED, Reach, Reached
 
 
@@ -43,6 +54,13 @@ def test_modules_may_be_named() -> None:
     assert [mutant.file for mutant in chosen] == ["rows/merge.py", "orc/stitch.py"] * 3
     every = list(mutants_of("state/entries.py"))
     assert sorted(sample(10_000, 1, ["state/entries.py"]), key=every.index) == every
+
+
+def test_each_excuse_is_of_one_fault() -> None:
+    """One of code that has changed would excuse another fault, or none."""
+    for file in {file for file, _, _ in HARMLESS}:
+        excused = [mutant for mutant in mutants_of(file) if harmless(mutant)]
+        assert len(excused) == sum(known == file for known, _, _ in HARMLESS), file
 
 
 def test_likely_tests_come_first_and_few_at_a_time() -> None:
