@@ -21,7 +21,6 @@ import json
 import os
 import random
 import re
-import resource
 import shutil
 import subprocess
 import sys
@@ -64,7 +63,6 @@ SECONDS = 3600
 # Seconds of tests that are run together; what is left comes last.
 BATCHES = (5.0, 30.0, 120.0)
 BRIEF = 1.0
-ADDRESS_SPACE = 12 << 30
 
 COMPARED = {
     ast.Lt: "<=",
@@ -350,7 +348,6 @@ def _pytest(checkout: Path, args: Iterable[str], **environment: str) -> subproce
         ],
         cwd=checkout,
         env={**os.environ, **environment},
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE, ADDRESS_SPACE)),
         capture_output=True,
         text=True,
         timeout=SECONDS,

@@ -14,6 +14,7 @@ import json
 import mmap
 import os
 import pickle
+import resource
 import sys
 import tempfile
 import threading
@@ -33,6 +34,7 @@ _PACKAGE = Path(__file__).resolve().parents[2] / "acidctl"
 _EVENTS = 1000
 # What a fault may make of a test: no end. A test may be slow beside other work, too.
 _SLOWER, _AT_LEAST = 15, 30
+_ADDRESS_SPACE = 12 << 30
 
 
 def layout(package: Path = _PACKAGE) -> dict[str, int]:
@@ -180,9 +182,10 @@ def pytest_unconfigure() -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Only the chosen ones, in their order; a test that takes much longer than it did has no end."""
+    """Only the chosen ones, in their order, within bounds: what takes much longer than it did has no end."""
     if not (chosen := os.environ.get(CHOSEN)):
         return
+    resource.setrlimit(resource.RLIMIT_AS, (_ADDRESS_SPACE, _ADDRESS_SPACE))
     seconds: dict[str, float] = json.loads(Path(chosen).read_text())
     place = {test: number for number, test in enumerate(seconds)}
     config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in place])
