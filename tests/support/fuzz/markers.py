@@ -233,7 +233,12 @@ def own_files(bench: Bench, random: Random) -> None:
         if result.code == 0 and (again.code, now) != (0, after):
             raise Finding(f"--undo changed rows ({again.code}): {difference(after, now)}")
     else:
-        maintain(bench, root, options, random, (result.code, after))
+        maintain(bench, root, options, random, (result.code, after), _published(left))
+
+
+def _published(left: Left) -> frozenset[str]:
+    """Directories that the dead run has put in their place."""
+    return frozenset(name for path in left.ours for name in path.split("/")[:-1] if "_acidctl" not in path)
 
 
 def _half_published(left: Left) -> bool:
