@@ -25,13 +25,15 @@ FAST_SKIPS := --ignore=tests/live --ignore=tests/services --ignore=tests/bench
 PYTEST = $(BIN)/python -m pytest -q
 # The files that have such tests; to collect all others takes each stage several seconds.
 marked = $(shell grep -rlE 'mark[.]($(1))\b' tests --include='test_*.py')
-# A process each: PySpark changes py4j for all of its process, and holds one session in it.
-SPARK_TESTS = $(call marked,spark)
+# A process each: PySpark changes py4j for all of its process, and holds one session in it. Who takes that of all tests
+# (`spark_session`) goes together, with whom starts none in this process.
+SPARK_SHARED = $(shell grep -rl spark_session tests --include='test_*.py') tests/cli/test_secrets.py
+SPARK_TESTS = $(filter-out $(SPARK_SHARED),$(call marked,spark))
 SLOW_TESTS = $(call marked,slow)
 SLOW_COMPACTION = tests/unit/compaction/% tests/cli/%
 # Services wait much, so one stage more than cores runs at a time, the longest first; each shows at its end what it
 # had to say.
-SPARK_STAGES = $(patsubst %,spark-%,$(notdir $(basename $(SPARK_TESTS))))
+SPARK_STAGES = spark-shared $(patsubst %,spark-%,$(notdir $(basename $(SPARK_TESTS))))
 LONGER_SPARK = spark-test_spark_hdfs spark-test_spark_compact
 STAGES = metastore storages hive slow-others slow-compaction $(filter $(LONGER_SPARK),$(SPARK_STAGES)) hive-on-hdfs fast \
 	$(filter-out $(LONGER_SPARK),$(SPARK_STAGES))
@@ -87,6 +89,9 @@ stage-metastore:
 stage-storages:
 	$(PYTEST) -m "(hdfs or s3 or orctools) and not (hive or hive3 or metastore or spark)" $(call marked,hdfs|s3|orctools)
 
+stage-spark-shared:
+	$(PYTEST) -m spark $(SPARK_SHARED)
+
 stage-spark-%:
 	$(PYTEST) -m spark $(filter %/$*.py,$(SPARK_TESTS))
 
@@ -108,12 +113,12 @@ sweep: install ## All that make test chooses from: fixture steps and ways to com
 	ACIDCTL_EXTENT=sweep $(PYTEST) tests/live/test_spark_source_cluster.py
 	ACIDCTL_EXTENT=sweep $(PYTEST) tests/live/test_exported_readers.py
 
-fuzz: install ## 100,000 seeded cases over files, tables, markers, lists and plans (an hour): make fuzz SEED=2
+fuzz: install ## 100,000 seeded cases over files, tables, leftovers, lists, conditions, plans (half an hour): make fuzz SEED=2
 	PYTHONPATH=fixtures $(BIN)/python -m tests.support.fuzz --cases 100000 --seed $(or $(SEED),1)
 
 mutate: install ## Put 100 listed faults into compactions (nine of ten must be refused), 100 random ones into the code (95 noticed)
 	$(BIN)/python -m tests.support.mutants
-	$(BIN)/python -m tests.support.line_mutants 100@$(or $(SEED),1)
+	$(BIN)/python -m tests.support.line_mutants 100@$(or $(SEED),1) $(if $(ONLY),--only $(ONLY))
 
 histories: install ## 200 histories of a table whose compactors and cleaner are killed: no reader sees other rows
 	PYTHONPATH=fixtures $(BIN)/python -m tests.support.killed_histories --histories 200

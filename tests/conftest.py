@@ -19,6 +19,7 @@ from tests.services.fixtures import (
     moto,
     secure_hdfs,
     secure_metastore,
+    spark_session,
     versitygw,
 )
 
@@ -34,6 +35,7 @@ __all__ = [
     "moto",
     "secure_hdfs",
     "secure_metastore",
+    "spark_session",
     "versitygw",
 ]
 

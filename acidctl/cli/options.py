@@ -589,4 +589,7 @@ def _default(name: str, item: object, *, many: bool) -> object:
     items = item if isinstance(item, list) and many else [item]
     if not all(isinstance(one, str | int | float) for one in items):
         raise UsageError(f"the configuration file sets {name} to {item!s}, which is not a value of that option")
-    return [str(one) for one in items] if many else item
+    if many:
+        return [str(one) for one in items]
+    # An option judges what is typed: of numbers beyond any option, texts are what it knows to refuse.
+    return item if isinstance(item, bool) else str(item)

@@ -332,7 +332,8 @@ CONFIGURATIONS = [
     b"x = " + b"[" * 5000, b"[options]\nprofile = 3",
     b"[options]\nlimit = 'x'", b"[options]\nlimit = [1, 2]", b"[options]\nas-of = 2026-01-01", b"[options]\nlong = []",
     b"[options]\nvalidtxns = [[1]]", b"[options]\nvalidtxns = 5", b"[options.ls]\ndelete = true",
-    b"[options.ls]\nlimit = nan",
+    b"[options.ls]\nlimit = nan", b"[options.ls]\nlimit = inf", b"[options]\nlong = 1.5",
+    b"[options]\nquiet = 9223372036854775808",
 ]  # fmt: skip
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import duckdb
@@ -11,7 +10,6 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from acidctl.engine.spark import SparkEngine
 from acidctl.format.names import parse_partition
 from acidctl.orc.schema_evolution import arrow_type
 from acidctl.types.hive_types import HiveType, ListType, MapType, TypeKind, children
@@ -19,13 +17,6 @@ from tests.services.hive import Hive
 from tests.support.exported import READ, Exported, by_parquet_cli, export_step
 from tests.support.extent import some
 from tests.support.steps import Step, sorted_rows
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    """A session of two cores."""
-    with SparkEngine("local[2]", {"spark.sql.session.timeZone": "UTC", "spark.ui.enabled": "false"}) as engine:
-        yield SparkSession(engine.start())
 
 
 @pytest.mark.slow
@@ -59,13 +50,13 @@ def test_parquet_cli_shows_the_rows_of_hive(tmp_path: Path) -> None:
 
 @pytest.mark.spark
 @pytest.mark.timeout(600)
-def test_spark_shows_the_rows_of_hive(spark: SparkSession, tmp_path: Path) -> None:
+def test_spark_shows_the_rows_of_hive(spark_session: SparkSession, tmp_path: Path) -> None:
     """Its own Parquet source, days before 1582 included."""
-    spark.conf.set("spark.sql.sources.partitionColumnTypeInference.enabled", "false")
+    spark_session.conf.set("spark.sql.sources.partitionColumnTypeInference.enabled", "false")
     for number, step in enumerate(some(READ, one_of=12, first=2, checked=9)):
         made = export_step(step, tmp_path / str(number))
         if made.rows:
-            found = spark.read.parquet(str(made.path)).toArrow()
+            found = spark_session.read.parquet(str(made.path)).toArrow()
             made.require_same(made.shown(_typed(made, found)))
 
 

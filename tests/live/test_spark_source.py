@@ -8,7 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from decimal import Decimal
 from pathlib import Path
 from random import Random
@@ -22,7 +22,6 @@ from pyspark.sql import DataFrame, SparkSession
 
 import acidctl.spark
 from acidctl import open_table
-from acidctl.engine.spark import SparkEngine
 from acidctl.errors import MissingDependencyError
 from acidctl.rows.snapshot import ROW_ID_STRUCT, Snapshot
 from acidctl.types.format_rows import json_lines
@@ -41,12 +40,10 @@ PARTITIONED = next(step for step in STEPS if str(step) == "hive4/partitioned/02-
 
 
 @pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    """A session of two cores with the data source registered."""
-    with SparkEngine("local[2]", {"spark.sql.session.timeZone": "UTC", "spark.ui.enabled": "false"}) as engine:
-        session = SparkSession(engine.start())
-        acidctl.spark.register(session)
-        yield session
+def spark(spark_session: SparkSession) -> SparkSession:
+    """The session with the data source registered."""
+    acidctl.spark.register(spark_session)
+    return spark_session
 
 
 def source(spark: SparkSession, step: Step, **options: Any) -> DataFrame:

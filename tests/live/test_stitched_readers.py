@@ -13,7 +13,6 @@ from pyspark.sql import SparkSession
 
 import acidctl
 from acidctl.compaction import stripes
-from acidctl.engine.spark import SparkEngine
 from acidctl.format.events import Operation
 from acidctl.orc.stitch import StripeRun, stitch
 from tests.cli.runner import acidctl as command
@@ -70,7 +69,7 @@ def test_python_reads_what_was_stitched(stitched: Path) -> None:
 
 
 @pytest.mark.spark
-def test_spark_reads_what_was_stitched(stitched: Path, tmp_path: Path) -> None:
+def test_spark_reads_what_was_stitched(spark_session: SparkSession, stitched: Path, tmp_path: Path) -> None:
     """All events, and rows of an insert-only table by conditions that skip stripes and row groups.
 
     Of events it takes all columns or none: ORC's library looks for those of ACID files among what is asked for.
@@ -82,19 +81,16 @@ def test_spark_reads_what_was_stitched(stitched: Path, tmp_path: Path) -> None:
     table = acidctl.open_table(str(tmp_path / "rows"))
     (part,) = table.compact("major", assume_committed=True, assume_exclusive=True, table_type="insert-only").partitions
     assert part.stripes_copied == STRIPES
-    with SparkEngine("local[1]", {"spark.ui.enabled": "false"}) as engine:
-        engine.start()
-        spark = SparkSession.builder.getOrCreate()
-        found = spark.read.orc(str(stitched)).collect()
-        assert [row["rowId"] for row in found] == [i for i in range(STRIPES * ROWS) if i != 3 * ROWS + 7]
-        frame = spark.read.orc(str(next(tmp_path.glob("rows/base_*/000000_0"))))
-        assert frame.count() == STRIPES * ROWS
-        for condition, rows in (
-            (f"id between {ROWS - 2} and {ROWS + 2}", 4),
-            ("day = '1970-01-02'", 1),
-            ("v = 'v0'", STRIPES * ROWS // 1000),
-            ("x > 399.8", 1),
-            ("d < 100.5", 2),
-            ("id is null", STRIPES * ROWS // 5),
-        ):
-            assert frame.where(condition).count() == rows, condition
+    found = spark_session.read.orc(str(stitched)).collect()
+    assert [row["rowId"] for row in found] == [i for i in range(STRIPES * ROWS) if i != 3 * ROWS + 7]
+    frame = spark_session.read.orc(str(next(tmp_path.glob("rows/base_*/000000_0"))))
+    assert frame.count() == STRIPES * ROWS
+    for condition, rows in (
+        (f"id between {ROWS - 2} and {ROWS + 2}", 4),
+        ("day = '1970-01-02'", 1),
+        ("v = 'v0'", STRIPES * ROWS // 1000),
+        ("x > 399.8", 1),
+        ("d < 100.5", 2),
+        ("id is null", STRIPES * ROWS // 5),
+    ):
+        assert frame.where(condition).count() == rows, condition

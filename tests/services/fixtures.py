@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from .hdfs import Hdfs
     from .hdfs_pair import HdfsPair
     from .hive import Hive
@@ -152,3 +154,14 @@ def versitygw(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
         pytest.skip("versitygw needs Go 1.24 or newer to be built once")
     with versitygw_server(tmp_path_factory.mktemp("versitygw")) as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def spark_session() -> Iterator[SparkSession]:
+    """A local session of two cores; there is one in a process, so `make test` runs who asks for it in one."""
+    from pyspark.sql import SparkSession
+
+    from acidctl.engine.spark import SparkEngine
+
+    with SparkEngine("local[2]", {"spark.sql.session.timeZone": "UTC", "spark.ui.enabled": "false"}) as engine:
+        yield SparkSession(engine.start())

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-# Set to "check" by `make check` and `make mutate`, to "sweep" by `make sweep`; `make test` takes samples.
+# Set to "check" by `make check`, to "sweep" by `make sweep`; `make test` and `make mutate` take samples.
 EXTENT = os.environ.get("ACIDCTL_EXTENT", "sample")
 assert EXTENT in ("sample", "check", "sweep"), f"ACIDCTL_EXTENT={EXTENT}: expected sample, check or sweep"
 # Every fixture step instead of chosen ones, each by every reader, and a fault at every call.

@@ -3,14 +3,21 @@
     python -m tests.support.line_mutants               100 of them, of the seed 1
     python -m tests.support.line_mutants 8@42          eight, of the seed 42
     python -m tests.support.line_mutants 8@42 --list   only show which
+    python -m tests.support.line_mutants 8@42 --only rows/merge.py,compaction/joining.py   of these modules
+    python -m tests.support.line_mutants --line rows/merge.py:120   all of this line
+    python -m tests.support.line_mutants --log FILE    says more: what was tried there already is not tried again
 
-Each fault is put into a copy of the checkout. The tests that import the module come first, then those of its package,
-then all fast ones; what has survived those meets the slow ones too, but no service. The first failure ends it.
+Each fault is put into a copy of the checkout. Which tests reach which lines is noted first, once for each state of the
+code (`build/reach`). Of the tests without services those that reach the line meet the fault, quick ones of the module
+first, then those that enter its function by another way. The first failure ends it.
 """
 
 from __future__ import annotations
 
+import argparse
 import ast
+import hashlib
+import json
 import os
 import random
 import re
@@ -19,14 +26,17 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
+from inspect import CO_NEWLOCALS
 from pathlib import Path
 from queue import SimpleQueue
+from types import CodeType
 
 from tests import ROOT
+from tests.support.reach import CHOSEN, NOTED, Reach, Reached
 
 PACKAGES = ("state", "rows", "orc", "compaction", "cleaning", "maintenance")
 # Of orc/ what writes; what reads is compared with other readers value for value.
@@ -46,8 +56,13 @@ COPIED = (
     "mkdocs.yml",
 )
 WORKERS = 2
+FAST = ["-m", f"not ({SERVICES} or slow)", "tests/unit", "tests/cli"]
+SLOW = ["-m", f"slow and not ({SERVICES})", "tests/unit", "tests/cli"]
 # More than the whole of the slow tests takes: what does not come to an end is noticed.
-SECONDS, SECONDS_OF_A_TEST = 3600, 600
+SECONDS = 3600
+# Seconds of tests that are run together; what is left comes last.
+BATCHES = (5.0, 30.0, 120.0)
+BRIEF = 1.0
 
 COMPARED = {
     ast.Lt: "<=",
@@ -64,8 +79,26 @@ COMPARED = {
 CALCULATED = {ast.Add: "-", ast.Sub: "+", ast.Mult: "+", ast.FloorDiv: "*", ast.Mod: "//", ast.BitAnd: "|"}
 NAMED = {"min": "max", "max": "min", "any": "all", "all": "any", "sorted": "list"}
 
-# Faults that change nothing that anybody could see, by file and new text of the line: looked at, and why.
-HARMLESS: dict[tuple[str, str], str] = {}
+# Faults that change nothing that anybody could see, by file, text of the line before and new text: looked at, and why.
+HARMLESS: dict[tuple[str, str, str], str] = {
+    (
+        "compaction/stripes.py",
+        "_USUAL_STRIPE = WriterSettings().stripe_size",
+        "_MOST = 3**63 - 1",
+    ): "no number of a key is as large",
+    (
+        "compaction/stripes.py",
+        "return found",
+        "begin = low if before is None else "
+        "max(low, RowId(before.write_id, before.bucket_property, before.row_id - 1))",
+    ): "a stripe next to a deleted row is written anew instead of copied, with the same rows",
+    ("compaction/verify.py", "if seen.count == 0:", "pass"): "without values there is no bound and no sum to compare",
+    (
+        "compaction/verify.py",
+        'self._compare(column, above, self._groups[0].columns.get(column), f"row group 0 of {what}")',
+        "if len(tail.stripes) == 1 and tail.statistics or tail.statistics[column] is statistics[column]:",
+    ): "the reader holds the statistics of the file against its values, too",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,13 +222,6 @@ class _Finder(ast.NodeVisitor):
         """Left as it is: the words of a message."""
 
 
-def without_fault() -> LineMutant:
-    """What changes nothing: the tests have to pass with it, or all that is noticed proves nothing."""
-    file = files("state")[0]
-    line = (ROOT / "acidctl" / file).read_text().splitlines()[0]
-    return LineMutant(file, 1, line, line)
-
-
 def mutants_of(file: str) -> Iterator[LineMutant]:
     """All faults that the rules know for a file, in the order of its lines."""
     source = (ROOT / "acidctl" / file).read_text()
@@ -226,35 +252,111 @@ def _all_of(package: str) -> tuple[LineMutant, ...]:
     return tuple(one for file in files(package) for one in mutants_of(file))
 
 
-def sample(count: int, seed: int) -> list[LineMutant]:
-    """The same number of each package, by chance."""
+def sample(count: int, seed: int, only: Sequence[str] = ()) -> list[LineMutant]:
+    """The same number of each package, or of each of these files, by chance; fewer where there are no more."""
     chance = random.Random(seed)
-    by_package = {package: list(_all_of(package)) for package in PACKAGES}
-    for found in by_package.values():
+    groups = [list(mutants_of(file)) for file in only] or [list(_all_of(package)) for package in PACKAGES]
+    for found in groups:
         chance.shuffle(found)
-    return [by_package[PACKAGES[number % len(PACKAGES)]][number // len(PACKAGES)] for number in range(count)]
+    rounds = range(max(map(len, groups)))
+    return [found[turn] for turn in rounds for found in groups if turn < len(found)][:count]
 
 
-def stages(mutant: LineMutant) -> Iterator[tuple[str, list[str]]]:
-    """Name and arguments of pytest, those that most likely notice it first."""
+def _functions(code: CodeType) -> Iterator[CodeType]:
+    for inner in code.co_consts:
+        if isinstance(inner, CodeType):
+            yield inner
+            yield from _functions(inner)
+
+
+def entries(mutant: LineMutant) -> set[int]:
+    """First lines of the functions that the line is part of; none where it is executed at import."""
+    source = (ROOT / "acidctl" / mutant.file).read_text()
+    codes = [
+        code
+        for code in _functions(compile(source, mutant.file, "exec"))
+        if any(line == mutant.line for _, _, line in code.co_lines())
+    ]
+    # The innermost one does not run without those around it; of a class only its body is no function.
+    return {code.co_firstlineno for code in codes if code.co_flags & CO_NEWLOCALS}
+
+
+def order(mutant: LineMutant, reach: Reach) -> list[Reached]:
+    """The tests that can notice it, those that most likely do so soon first."""
     package, name = mutant.file.removesuffix(".py").split("/")
     imports = re.compile(rf"from acidctl\.{package}(\.{name} import| import (.*\b)?{name}\b)")
-    near = [
+    near = {
         str(path.relative_to(ROOT))
-        for path in sorted((ROOT / "tests" / "unit").rglob("test_*.py"))
-        if imports.search(path.read_text()) and str(path.relative_to(ROOT)) not in NOT_ASKED
+        for path in (ROOT / "tests").rglob("test_*.py")
+        if path.name == f"test_{name}.py" or imports.search(path.read_text())
+    }
+    functions = entries(mutant)
+    at_line = {one.test for one in reach.of_lines(mutant.file, {mutant.line})}
+    entered = (
+        {one.test for one in reach.of_lines(mutant.file, functions)} if functions else {one.test for one in reach.tests}
+    )
+    # What a fixture of a module or a cache has made is noted of the first test that asked for it.
+    beside = {test.partition("::")[0] for test in entered}
+    known = [
+        one
+        for one in reach.tests
+        if one.test in entered or (one.seconds < BRIEF and one.test.partition("::")[0] in beside)
     ]
-    fast, slow = f"not ({SERVICES} or slow)", f"slow and not ({SERVICES})"
-    own = [f"tests/unit/{package}"]
-    for what, marks in (("fast", fast), ("slow", slow)):
-        if near:
-            yield f"{what} tests of the module", [*near, "-m", marks]
-        yield f"{what} tests of the package", [*own, "-m", marks]
-        yield f"{what} tests", ["tests/unit", "tests/cli", "-m", marks, *(f"--ignore={folder}" for folder in own)]
+
+    def cost(one: Reached) -> tuple[int, float]:
+        far = 1 if one.test.partition("::")[0] in near else 4
+        return 0 if one.test in at_line else 1 if one.test in entered else 2, far * one.seconds
+
+    return sorted(known, key=cost)
 
 
-def noticed_by(mutant: LineMutant, checkout: Path) -> str | None:
-    """The stage that fails with the fault in a copy of the checkout, and what it says; None if none does."""
+def batches(tests: Sequence[Reached]) -> Iterator[list[Reached]]:
+    """Tests that are run together: few seconds of them first. Those of a file stand together."""
+    left = list(tests)
+    for limit in (*BATCHES, None):
+        batch: list[Reached] = []
+        seconds = 0.0
+        while left and (limit is None or not batch or seconds + left[0].seconds <= limit):
+            batch.append(left.pop(0))
+            seconds += batch[-1].seconds
+        if batch:
+            files = list(dict.fromkeys(one.test.partition("::")[0] for one in batch))
+            yield sorted(batch, key=lambda one: files.index(one.test.partition("::")[0]))
+
+
+def _pytest(checkout: Path, args: Iterable[str], **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run tests of a copy of the checkout."""
+    environment = {
+        **environment,
+        "PYTHONPATH": str(checkout),
+        "PYTHONDONTWRITEBYTECODE": "",
+        "ACIDCTL_EXTENT": "sample",
+    }
+    return subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-p",
+            "no:cacheprovider",
+            "-p",
+            "tests.support.reach",
+            "-r",
+            "fE",
+            *args,
+        ],
+        cwd=checkout,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+    )
+
+
+def noticed_by(mutant: LineMutant, checkout: Path, reach: Reach) -> str | None:
+    """The first test that fails with the fault in a copy of the checkout; None if none does."""
     place = checkout / "acidctl" / mutant.file
     source = place.read_text()
 
@@ -266,85 +368,127 @@ def noticed_by(mutant: LineMutant, checkout: Path) -> str | None:
 
     write(mutant.apply(source))
     try:
-        for name, args in stages(mutant):
-            command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-r", "fE", *args]
-            command += [f"--timeout={SECONDS_OF_A_TEST}", *(f"--deselect={path}" for path in NOT_ASKED)]
+        for batch in batches(order(mutant, reach)):
+            chosen = checkout / "chosen.json"
+            chosen.write_text(json.dumps({one.test: one.seconds for one in batch}))
+            names = dict.fromkeys(one.test.partition("::")[0] for one in batch)
             try:
-                done = subprocess.run(
-                    command,
-                    cwd=checkout,
-                    env={
-                        **os.environ,
-                        "PYTHONPATH": str(checkout),
-                        "PYTHONDONTWRITEBYTECODE": "",
-                        "ACIDCTL_EXTENT": "check",
-                    },
-                    capture_output=True,
-                    text=True,
-                    timeout=SECONDS,
-                    check=False,
-                )
+                done = _pytest(checkout, ["-x", *names], **{CHOSEN: str(chosen)})
             except subprocess.TimeoutExpired:
-                return f"{name}: no end within {SECONDS} s"
-            # 5: there was none.
-            if done.returncode not in (0, 5):
+                return f"no end within {SECONDS} s"
+            if done.returncode:
                 failed = re.search(r"^(?:FAILED|ERROR) (.+)", done.stdout, re.MULTILINE)
-                return f"{name}: {failed[1] if failed else done.stdout[-200:] + done.stderr[-200:]}"
+                return failed[1] if failed else f"{done.returncode}: {(done.stdout + done.stderr)[-200:]}"
         return None
     finally:
         write(source)
 
 
-def run(mutants: Sequence[LineMutant]) -> list[LineMutant]:
-    """Those that nothing notices; each is shown as it is known."""
+def _state(checkout: Path) -> str:
+    """A name for code and tests as they are."""
+    digest = hashlib.sha256()
+    for folder in ("acidctl", "tests"):
+        for path in sorted((checkout / folder).rglob("*.py")):
+            digest.update(f"{path.relative_to(checkout)}\0".encode() + path.read_bytes() + b"\0")
+    return digest.hexdigest()[:16]
+
+
+def survey(checkouts: Sequence[Path]) -> Reach:
+    """Which tests reach what, of all that need no service; they have to pass."""
+    folder = ROOT / "build" / "reach" / _state(checkouts[0])
+    folder.mkdir(parents=True, exist_ok=True)
+    deselected = [f"--deselect={path}" for path in NOT_ASKED]
+
+    def one(part: tuple[Path, str, list[str]]) -> Path:
+        checkout, name, args = part
+        target = folder / f"{name}.pickle"
+        if not target.exists():
+            done = _pytest(checkout, [*args, *deselected, "-o", "faulthandler_timeout=0"], **{NOTED: f"{target}.new"})
+            if done.returncode:
+                raise AssertionError(f"tests fail without any fault: {done.stdout[-3000:]}{done.stderr[-1000:]}")
+            target.with_name(f"{target.name}.new").rename(target)
+        return target
+
+    parts = [(checkouts[0], "fast", FAST), (checkouts[-1], "slow", SLOW)]
+    with ThreadPoolExecutor(WORKERS) as pool:
+        return Reach.load(*pool.map(one, parts))
+
+
+def copied(checkout: Path) -> Path:
+    """A copy of what tests need."""
+    checkout.mkdir()
+    for name in COPIED:
+        one = ROOT / name
+        if one.is_dir():
+            shutil.copytree(one, checkout / name, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy2(one, checkout / name)
+    return checkout
+
+
+def run(mutants: Sequence[LineMutant], known: Mapping[str, str | None], log: Path | None) -> list[LineMutant]:
+    """Those that nothing notices; each is shown, and noted in `log`, as it is known."""
     with tempfile.TemporaryDirectory(prefix="line-mutants-") as scratch:
+        places = [copied(Path(scratch) / str(number)) for number in range(WORKERS)]
+        reach = survey(places)
         checkouts: SimpleQueue[Path] = SimpleQueue()
-        for number in range(WORKERS):
-            checkout = Path(scratch) / str(number)
-            checkout.mkdir()
-            for name in COPIED:
-                one = ROOT / name
-                ignored = shutil.ignore_patterns("__pycache__")
-                if one.is_dir():
-                    shutil.copytree(one, checkout / name, ignore=ignored)
-                else:
-                    shutil.copy2(one, checkout / name)
-            checkouts.put(checkout)
+        for place in places:
+            checkouts.put(place)
 
         def judge(mutant: LineMutant) -> bool:
+            if str(mutant) in known:
+                return known[str(mutant)] is None
             checkout, started = checkouts.get(), time.monotonic()
             try:
-                by = noticed_by(mutant, checkout)
+                by = noticed_by(mutant, checkout, reach)
             finally:
                 checkouts.put(checkout)
             how = f"noticed by {by}" if by else f"SURVIVED ({harmless(mutant) or 'nothing explains it'})"
             print(f"{mutant}\n    {how}  [{time.monotonic() - started:.0f} s]", flush=True)
+            if log is not None:
+                with log.open("a") as stream:
+                    stream.write(json.dumps([str(mutant), by]) + "\n")
             return by is None
 
         with ThreadPoolExecutor(WORKERS) as pool:
-            sound, *survived = pool.map(judge, [without_fault(), *mutants])
-        assert sound, "there are tests that fail without any fault"
-    return [mutant for mutant, alive in zip(mutants, survived, strict=True) if alive]
+            return [mutant for mutant, alive in zip(mutants, pool.map(judge, mutants), strict=True) if alive]
 
 
 def harmless(mutant: LineMutant) -> str:
     """Why it changes nothing, if that is known."""
-    return HARMLESS.get((mutant.file, mutant.new.strip()), "")
+    lines = (ROOT / "acidctl" / mutant.file).read_text().splitlines()
+    before = lines[mutant.line - 2].strip() if mutant.line > 1 else ""
+    return HARMLESS.get((mutant.file, before, mutant.new.strip()), "")
 
 
-def main(arguments: Sequence[str]) -> int:
+def _arguments(words: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.support.line_mutants", description=__doc__.splitlines()[0])
+    parser.add_argument("size", nargs="?", default="100@1", metavar="COUNT@SEED")
+    parser.add_argument("--only", type=lambda text: text.split(","), default=[], metavar="FILE,...")
+    parser.add_argument("--line", metavar="FILE:LINE")
+    parser.add_argument("--list", action="store_true")
+    parser.add_argument("--log", type=Path, metavar="FILE")
+    return parser.parse_args(words)
+
+
+def main(words: Sequence[str]) -> int:
     """0 where at least 95 of 100 faults are noticed, of those that change anything."""
-    size = next((word for word in arguments if "@" in word), "100@1")
-    count, seed = map(int, size.split("@"))
-    mutants = sample(count, seed)
-    if "--list" in arguments:
+    arguments = _arguments(words)
+    count, seed = map(int, arguments.size.split("@"))
+    if arguments.line:
+        file, _, line = arguments.line.partition(":")
+        mutants = [mutant for mutant in mutants_of(file) if mutant.line == int(line)]
+    else:
+        mutants = sample(count, seed, arguments.only)
+    if arguments.list:
         print(*mutants, sep="\n")
         return 0
-    started = time.monotonic()
-    survivors = run(mutants)
+    started, log = time.monotonic(), arguments.log
+    known = dict(map(json.loads, log.read_text().splitlines())) if log and log.exists() else {}
+    survivors = run(mutants, known, log)
     harmful = [mutant for mutant in survivors if not harmless(mutant)]
-    judged = count - len(survivors) + len(harmful)
-    print(f"{judged - len(harmful)} of {judged} noticed, {count - judged} others change nothing")
+    judged = len(mutants) - len(survivors) + len(harmful)
+    print(f"{judged - len(harmful)} of {judged} noticed, {len(mutants) - judged} others change nothing")
     print(f"{time.monotonic() - started:.0f} s")
     print(*harmful, sep="\n")
     return 0 if 100 * len(harmful) <= 5 * judged else 1

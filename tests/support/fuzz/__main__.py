@@ -1,4 +1,4 @@
-"""Seeded fuzz cases over files, tables, markers, lists and plans: `python -m tests.support.fuzz`.
+"""Seeded fuzz cases over files, tables, leftovers, lists, conditions and plans: `python -m tests.support.fuzz`.
 
 Cases run in worker processes that their parent watches: one that dies, hangs or takes too much memory is a finding
 too. A finding is printed with what reproduces it, and its folder is kept.

@@ -7,6 +7,7 @@ machine form, and with its error in that form. Whether rows are the right ones, 
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -129,7 +130,7 @@ class Bench:
         form = args[args.index("-o") + 1] if "-o" in args else "text"
         if result.code not in CODES:
             raise Finding(f"exit code {result.code}: {_end(result.stderr)}")
-        if "Traceback" in result.stderr or "unexpected " in result.stderr:
+        if "Traceback" in result.stderr or re.search(r"unexpected [A-Z]\w+", result.stderr):
             raise Finding(f"an internal error: {_end(result.stderr)}")
         if result.code not in ANSWERED:
             self._check_answer(args[0], result, form)

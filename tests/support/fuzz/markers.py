@@ -24,6 +24,7 @@ from tests.cli.runner import acidctl
 from tests.support.fuzz.bench import TABLES, Bench, Finding, Table, corpus, difference, load, plant, tree, warned
 from tests.support.fuzz.tables import maintain
 
+CHANGED = ("hive4/demo_orders/01-updated", "hive3/converted/03-changed")
 ID = "0123456789ab"
 STREAMS = ("hive4/streaming/02-aborted", "hive3/streaming/01-first-commit", "hive3/streaming/02-aborted-and-open")
 
@@ -116,19 +117,23 @@ def side_files(bench: Bench, random: Random) -> None:
 
 
 @cache
-def _leftovers() -> list[Left]:
+def leftovers() -> list[Left]:
     """Tables with what runs leave that die at one moment or another, made by runs that fail there."""
     return [*_dead_compactions(), *_quarantined()]
 
 
 def _dead_compactions() -> Iterator[Left]:
-    for table in _tables()[::9][:8]:
+    # Only what has deletes beside inserts has two results, and so a journal.
+    changed = [load(TABLES / name / "step.json") for name in CHANGED]
+    for table in [*changed, *_tables()[::9][:8]]:
         for kind in ("minor", "major"):
             root = plant(Path(tempfile.mkdtemp(prefix="left")) / table.title, table)
             before = tree(root)
             states: list[dict[str, Any]] = []
             _watching(root, states, partial(_compact, root, kind, table))
-            for state in states[:: max(1, len(states) // 6)]:
+            # A journal stands for few of them, at the end.
+            journals = [state for state in states if any(name.endswith("journal.json") for name in state)]
+            for state in [*states[:: max(1, len(states) // 6)], *journals[:: max(1, len(journals) // 3)]]:
                 ours = {n: d for n, d in state.items() if isinstance(d, bytes) and before.get(n) != d}
                 if any("_acidctl" in name for name in ours):
                     yield Left(table, ours)
@@ -185,7 +190,7 @@ def _quarantined() -> Iterator[Left]:
 
 def own_files(bench: Bench, random: Random) -> None:
     """What a dead run left, mutated: readers see the same rows, and whoever comes next touches nothing else."""
-    left = random.choice(_leftovers())
+    left = random.choice(leftovers())
     table = left.table
     key = Table(
         f"{table.name}#{len(table.files)}",
@@ -228,7 +233,12 @@ def own_files(bench: Bench, random: Random) -> None:
         if result.code == 0 and (again.code, now) != (0, after):
             raise Finding(f"--undo changed rows ({again.code}): {difference(after, now)}")
     else:
-        maintain(bench, root, options, random, (result.code, after))
+        maintain(bench, root, options, random, (result.code, after), _published(left))
+
+
+def _published(left: Left) -> frozenset[str]:
+    """Directories that the dead run has put in their place."""
+    return frozenset(name for path in left.ours for name in path.split("/")[:-1] if "_acidctl" not in path)
 
 
 def _half_published(left: Left) -> bool:

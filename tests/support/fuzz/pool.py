@@ -21,9 +21,19 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-KINDS = ("lists", "plans", "markers", "tables", "files")
+KINDS = ("lists", "conditions", "configs", "plans", "markers", "left", "exports", "tables", "files")
 # Parts of a hundred.
-SHARES = {"files": 42, "tables": 12, "markers": 10, "lists": 32, "plans": 4}
+SHARES = {
+    "files": 38,
+    "tables": 12,
+    "markers": 10,
+    "lists": 20,
+    "conditions": 8,
+    "configs": 3,
+    "left": 4,
+    "exports": 2,
+    "plans": 3,
+}
 # Of processor time in one case, and of memory at its peak.
 SECONDS = 10.0
 BYTES = 1 << 30

@@ -18,7 +18,7 @@ from acidctl import open_table
 from acidctl.compaction import inputs, joining, task
 from acidctl.compaction.plan import KeyCut, Role, TaskResult, TaskSpec
 from acidctl.compaction.task import run_task
-from acidctl.errors import DamagedDataError
+from acidctl.errors import DamagedDataError, VerificationError
 from acidctl.format.events import Operation
 from acidctl.format.write_ids import TxnListFormat, ValidTxns, ValidWriteIds
 from acidctl.orc.reader import open_orc
@@ -192,6 +192,20 @@ def test_parts_are_the_whole(role: Role, tmp_path: Path) -> None:
     assert joined.writer == "copy"
 
 
+@pytest.mark.parametrize("parts", [(1, 0), (0, 0), (0, 2, 1)])
+def test_parts_that_are_not_in_order(parts: tuple[int, ...], tmp_path: Path) -> None:
+    """Each part is sound, and the whole would not be sorted by key."""
+    table, state, columns = small_table(tmp_path)
+    (spec,) = specs_of(table, state, columns, [Role.SURVIVING])
+    # All before row 120 is deleted.
+    edges = [None, KeyCut(1, 536870912, 140), KeyCut(1, 536870912, 165), None]
+    made = [run_task(replace(spec, part=i, lower=low, upper=high)) for i, (low, high) in enumerate(pairwise(edges))]
+    join = replace(spec, task=replace(spec.task, role=Role.JOIN), parts=tuple(made[part] for part in parts))
+    with pytest.raises(VerificationError, match="parts are not in order"):
+        run_task(join)
+    assert run_task(replace(join, parts=tuple(made))).counts == run_task(spec).counts
+
+
 @pytest.mark.parametrize("role", [Role.SURVIVING, Role.DELETES])
 @pytest.mark.slow
 def test_parts_of_two_writers(role: Role, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -269,6 +283,19 @@ def test_inserted_and_deleted_by_one_write(tmp_path: Path) -> None:
     inserts, deletes = (run_task(s) for s in specs_of(tmp_path, state_of(tmp_path), "struct<a:bigint,b:string>", MINOR))
     assert (inserts.rows_in, inserts.rows, inserts.deletes_applied) == (10, 8, 2)
     assert (deletes.rows_in, deletes.rows) == (4, 4)
+
+
+@pytest.mark.parametrize("operation", [Operation.INSERT, Operation.UPDATE])
+@pytest.mark.parametrize("alone", [True, False])
+def test_a_delete_delta_holds_deletes_alone(operation: Operation, alone: bool, tmp_path: Path) -> None:
+    """Other events would become deletes of their rows; an empty row says that an event is one."""
+    write_events(tmp_path, delta(2), range(10), write_id=2)
+    if not alone:
+        write_events(tmp_path, "delete_" + delta(3), (4, 5), write_id=2, current=3, operation=Operation.DELETE)
+    write_events(tmp_path, "delete_" + delta(4), (6, 7), write_id=2, current=4, operation=operation)
+    specs = specs_of(tmp_path, state_of(tmp_path), "struct<a:bigint,b:string>", [Role.DELETES])
+    with pytest.raises(DamagedDataError, match="delete"):
+        run_task(specs[0])
 
 
 def test_row_that_stands_twice(tmp_path: Path) -> None:

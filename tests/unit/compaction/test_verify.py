@@ -356,6 +356,19 @@ def test_statistics_of_every_stripe_are_judged(rows: Case) -> None:
             rows.check(put_together(replace(parts, metadata=encoded(metadata))))
 
 
+def test_statistics_of_a_file_without_row_index_are_judged() -> None:
+    """There are no row groups to compare them with, but the rows."""
+    events = EventBatch(some_keys(5000), (pa.array(np.arange(5000)),))
+    settings = replace(SETTINGS, row_index_stride=0)
+    plain = make(events, "struct<id:bigint>", settings=settings, metadata={"acidctl.target": b"hive4"})
+    plain.check()
+    parts = taken_apart(plain.data)
+    metadata = parsed(parts.metadata, METADATA)
+    _count_one_more(metadata[0].value[7].value)
+    with pytest.raises(VerificationError, match="column 7 for stripe 0 count"):
+        plain.check(put_together(replace(parts, metadata=encoded(metadata))))
+
+
 def test_statistics_of_judged_stripes_are_forgotten(rows: Case) -> None:
     """What is kept does not grow with the stripes of a file."""
     orc = open_orc(io.BytesIO(rows.data), name=NAME)

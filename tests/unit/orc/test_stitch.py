@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from acidctl.errors import InternalError
 from acidctl.format.events import RowId
-from acidctl.orc.protobuf import Message, block, number
+from acidctl.orc.protobuf import Message, block, number, zigzagged
 from acidctl.orc.reader import open_orc
 from acidctl.orc.stats import (
     ColumnStatistics,
@@ -30,13 +30,24 @@ from acidctl.orc.stats import (
     merged_statistics,
     parse_statistics,
 )
-from acidctl.orc.stitch import Stitcher, StoredStripe, StripeRun, mismatch, postscript_of, stitch
+from acidctl.orc.stitch import (
+    Obstacle,
+    Stitcher,
+    StoredStripe,
+    StripeRun,
+    mismatch,
+    obstacle_of_stripe,
+    postscript_of,
+    stitch,
+)
 from acidctl.orc.stripe import encoded_statistics
-from acidctl.orc.writer import Backend
+from acidctl.orc.tail import Calendar, Tail
+from acidctl.orc.writer import Backend, physical_of
 from acidctl.rows.file_report import acid_facts
 from acidctl.storage.local import TAKEN_BYTES, LocalStorage
 from acidctl.storage.prefetch import RangedFile, Tuning
-from tests.support.orc_events import EventBatch, keys, read_all, written
+from tests.support.orc_events import SETTINGS, EventBatch, keys, read_all, written
+from tests.support.orc_mutations import encoded, parsed
 from tests.unit.orc.test_writer import columns_of
 
 COLUMNS = columns_of("struct<id:int,v:string,x:double,d:decimal(20,2),t:timestamp,l:array<int>,b:boolean,day:date>")
@@ -150,6 +161,71 @@ def test_local_files_are_copied_by_the_kernel(
     assert sum(by_kernel) == (0 if refusal else sum(size for size in sizes if size >= TAKEN_BYTES))
     assert (tmp_path / "whole").read_bytes()[: run.tail.stripes[-1].end] == part[: run.tail.stripes[-1].end]
     assert StripeRun.whole(io.BytesIO((tmp_path / "whole").read_bytes()), name="whole").rows == 60_000
+
+
+def test_the_block_size_is_that_of_the_largest() -> None:
+    """Readers take it for the most that a chunk inflates to: that of the first file would be too little."""
+    small, _ = written([events(0, 3000)], COLUMNS, compression="zlib", block_size=1 << 16)
+    large, _ = written([events(3000, 50_000)], COLUMNS, compression="zlib", block_size=1 << 18)
+    first, second = run(small), run(large)
+    assert (first.tail.postscript.block_size, second.tail.postscript.block_size) == (1 << 16, 1 << 18)
+    sink = io.BytesIO()
+    stitcher = Stitcher(sink, first.tail, postscript_of(io.BytesIO(small), first.tail), block_size=1 << 18)
+    for data, one in ((small, first), (large, second)):
+        statistics = encoded_statistics(io.BytesIO(data), one.tail)
+        for index in one.numbers:
+            stitcher.copy(StoredStripe(io.BytesIO(data), one.tail, index, statistics[index]), None)
+    stitcher.finish({})
+    joined = sink.getvalue()
+    assert open_orc(io.BytesIO(joined), name="f").tail.postscript.block_size == 1 << 18
+    assert list(pyorc.Reader(io.BytesIO(joined))) == [
+        *pyorc.Reader(io.BytesIO(small)),
+        *pyorc.Reader(io.BytesIO(large)),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("days", "moments", "copied"),
+    [
+        (0, 0, True),
+        (-141_427, -141_426, True),  # 1582-10-15, and a day more for whatever zone was meant
+        (-141_428, 0, False),
+        (0, -141_427, False),
+        (None, None, True),
+    ],
+)
+def test_old_days_of_the_hybrid_calendar_are_not_copied(days: int | None, moments: int | None, copied: bool) -> None:
+    """They would be other days under the claims of a new file."""
+    columns = columns_of("struct<day:date,t:timestamp>")
+    first = None if moments is None else 0
+    values = (
+        pa.array([days, None], pa.int32()).cast(pa.date32()),
+        pa.array([first, None], pa.int64()).cast(pa.timestamp("ns")),
+    )
+    data, _ = written([EventBatch(keys(2), values)], columns, compression="none")
+    orc = open_orc(io.BytesIO(data), name="f")
+    physical = physical_of(SETTINGS, orc.tail.types, acid=True)
+    (statistics,) = encoded_statistics(io.BytesIO(data), orc.tail)
+    hybrid = replace(orc.tail, calendar=Calendar.JULIAN_GREGORIAN)
+
+    def obstacle(tail: Tail, statistics: bytes) -> Obstacle | None:
+        return obstacle_of_stripe(tail, 0, orc.stripe_footers()[0], statistics, physical)
+
+    assert obstacle(orc.tail, statistics) is None
+    fields = parsed(statistics, {1: {9: {}}})
+    bounds = next((field for field in fields[-1].value if field.number == 9), None)
+    if moments is None or bounds is None:
+        assert obstacle(hybrid, statistics) is None
+        return
+    for bound in bounds.value:
+        if bound.number == 3:
+            bound.value = zigzagged(moments * 86_400_000)
+    assert obstacle(hybrid, encoded(fields)) is (None if copied else Obstacle.CALENDAR)
+    # Hive 2 and 3 write no bounds in UTC.
+    bounds.value = [bound for bound in bounds.value if bound.number not in (3, 4)]
+    assert obstacle(hybrid, encoded(fields)) is Obstacle.CALENDAR
+    fields[-1].value.remove(bounds)
+    assert obstacle(hybrid, encoded(fields)) is Obstacle.CALENDAR
 
 
 def test_adjacent_stripes_come_in_few_requests() -> None:
