@@ -27,7 +27,7 @@ from typing import Any
 
 from acidctl.errors import UsageError
 from acidctl.options import is_safety_option
-from acidctl.storage.local import open_regular
+from acidctl.storage.named_files import open_regular
 from acidctl.values import dataclass
 
 _SECTIONS = ("options", "storage", "spark", "metastore")

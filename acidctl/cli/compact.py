@@ -44,7 +44,7 @@ from acidctl.errors import AcidctlError, ExitCode, UsageError
 from acidctl.maintenance.limits import BOUNDS, TimeLimit, wall_clock
 from acidctl.options import CompactOptions, option
 from acidctl.state.report import SCHEMA_VERSION, Problem, document, json_names
-from acidctl.storage.local import own_stream, write_bytes
+from acidctl.storage.named_files import own_stream, write_bytes
 from acidctl.storage.redact import without_credentials
 from acidctl.values import dataclass
 

@@ -32,7 +32,7 @@ from acidctl.options import (
     is_safety_option,
     option_of,
 )
-from acidctl.storage.local import open_regular
+from acidctl.storage.named_files import open_regular
 from acidctl.storage.redact import secrets_among
 
 if TYPE_CHECKING:

@@ -32,7 +32,7 @@ from acidctl.rows.outline import Outline, described
 from acidctl.rows.watching import ReadProgress
 from acidctl.state.entries import EntryKind, EntryState
 from acidctl.state.report import ASSUMED, FINDINGS, to_json
-from acidctl.storage.local import is_special
+from acidctl.storage.named_files import is_special
 from acidctl.values import dataclass
 
 if TYPE_CHECKING:

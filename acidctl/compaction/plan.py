@@ -220,7 +220,7 @@ class PartitionPlan:
             why.action,
             why.code,
             why.reason,
-            notes=tuple(dict.fromkeys((*self.notes, *others))),
+            notes=tuple(dict.fromkeys(note for note in (*self.notes, *others) if note != why.reason)),
             hint=why.hint,
             findings=why.findings,
         )

@@ -26,7 +26,7 @@ from acidctl.rows.export import (
     text_schema,
 )
 from acidctl.rows.snapshot import ROW_ID_STRUCT, Rows
-from acidctl.storage.local import is_special
+from acidctl.storage.named_files import is_special
 from acidctl.types.digest import RowDigest
 from acidctl.types.format_rows import csv_header, csv_lines, json_lines
 from acidctl.types.format_scalars import Damage

@@ -24,7 +24,8 @@ from acidctl.exporting import manifest
 from acidctl.exporting.manifest import AGREE, MANIFEST, SUCCESS, Contents, is_link
 from acidctl.exporting.place import names_in
 from acidctl.maintenance.lock import Life, Owner, from_bytes, life_of, new_owner, to_bytes
-from acidctl.storage.local import LocalStorage, is_special, whole_file
+from acidctl.storage.local import LocalStorage
+from acidctl.storage.named_files import is_special, whole_file
 from acidctl.storage.port import PathStat, Storage, join
 from acidctl.storage.remote import for_each
 

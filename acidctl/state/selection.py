@@ -301,10 +301,11 @@ def _judge_half_published(listing: Listing, ids: ValidWriteIds, selection: Selec
         first, absent = standing.shown[0], standing.missing[0]
         not_so = disbelief(journal, listing, ids)
         if not_so is not None:
-            selection.doubts.append(
+            why = (
                 f"{journal.work} says that {first} is half of an interrupted compaction; it is read all the same, "
                 f"because {not_so}."
             )
+            selection.doubts.append(Finding("foreign_journal", why, first))
             continue
         gone = next(iter(missing_inputs(journal, listing)), None)
         if gone is not None:

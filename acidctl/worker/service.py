@@ -23,7 +23,7 @@ from acidctl.maintenance.limits import MAX_RUNTIME, TimeLimit
 from acidctl.maintenance.work_dir import remove_directory
 from acidctl.metastore.catalog import Catalog, Lists, TableInfo
 from acidctl.options import CompactOptions, option, same_option
-from acidctl.storage.local import write_bytes
+from acidctl.storage.named_files import write_bytes
 from acidctl.storage.port import join
 from acidctl.storage.resolve import resolve
 from acidctl.values import dataclass

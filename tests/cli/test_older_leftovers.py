@@ -97,7 +97,16 @@ def test_a_saved_plan_is_carried_out(tmp_path: Path, monkeypatch: pytest.MonkeyP
     later = _unpack("18f87b8", tmp_path / "left")
     monkeypatch.chdir(tmp_path)
     table, rows = Path("left/planned"), _rows(STEP / "table")
-    done = acidctl("compact", "major", str(table), "--plan", str(later / "plan.json"), "--assume-exclusive")
+    done = acidctl(
+        "compact",
+        "major",
+        str(table),
+        "--plan",
+        str(later / "plan.json"),
+        "--assume-exclusive",
+        "--table",
+        "default.orders",
+    )
     assert (done.code, "result: base_0000007" in done.stdout) == (ExitCode.DONE, True), done
     assert _rows(table) == rows
 

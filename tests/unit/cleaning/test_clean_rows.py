@@ -55,7 +55,7 @@ def ids(top: int, aborted: Iterable[int] = ()) -> str:
 def run_of(root: Path, top: int, *, aborted: Iterable[int] = (), txn: int | None = None, **more: Any) -> CleanRun:
     """A run over a table by such a list, and one of transactions up to `txn`."""
     lists = (ids(top, aborted), *(() if txn is None else (f"{txn}:9223372036854775807::",)))
-    request = CleanOptions(validtxns=lists, **more)
+    request = CleanOptions(validtxns=lists, table="default.t", **more)
     return prepare(LocalStorage(), str(root), request, now=LATER)
 
 

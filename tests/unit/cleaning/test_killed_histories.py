@@ -7,16 +7,13 @@ from pathlib import Path
 import pytest
 
 from tests.support.extent import amount
-from tests.support.killed_histories import DOUBTS, OLD_LISTS, histories
-
-# What the code does not hold yet.
-WITHOUT = frozenset({DOUBTS, OLD_LISTS})
+from tests.support.killed_histories import histories
 
 
 @pytest.mark.slow
 def test_readers_read_their_rows_whoever_is_killed(tmp_path: Path) -> None:
     """Two compactors, a cleaner and a writer at once, with leftovers, links and bounds."""
-    seen = histories(range(1000, 1000 + amount(6, swept=6)), keep=tmp_path, without=WITHOUT)
+    seen = histories(range(1000, 1000 + amount(6, swept=6)), keep=tmp_path)
     assert seen["killed"] > 1, seen
     assert seen["published"] > 1, seen
     assert seen["reads"] > 15, seen

@@ -122,7 +122,7 @@ def test_a_compaction_may_be_called_after_an_aborted_write(tmp_path: Path) -> No
     (tmp_path / "base_0000002" / "_metadata_acid").write_text('{"thisFileVersion":"0","dataFormat":"compacted"}')
     lists = ["default.t:3:9223372036854775807::2"]
     plan = open_table(str(tmp_path)).prepare_compaction(
-        "major", validtxns=lists, table_type="full", assume_exclusive=True
+        "major", validtxns=lists, table="default.t", table_type="full", assume_exclusive=True
     )
     (location,) = gather(LocalStorage(), str(tmp_path))
     (part,) = plan.plan.partitions
@@ -157,7 +157,9 @@ def test_what_came_after_the_plan_makes_it_stale(tmp_path: Path) -> None:
     for name, write_id in (("delta_0000003_0000003_0000", 3), ("delta_0000003_0000003_0001", 3)):
         write_events(root, name, [0] if name.endswith("0") else [7], write_id=write_id)
     lists = ["default.t:6:9223372036854775807::"]
-    plan = open_table(str(root)).prepare_compaction("major", validtxns=lists, table_type="full", assume_exclusive=True)
+    plan = open_table(str(root)).prepare_compaction(
+        "major", validtxns=lists, table="default.t", table_type="full", assume_exclusive=True
+    )
     (part,) = plan.plan.partitions
     for name, stale in (
         ("base_0000005", True),
@@ -206,7 +208,9 @@ def test_a_mistake_of_selection_is_noticed_beside_it(
     for at in kept:
         write_events(tmp_path, at, [0], write_id=1 if at.startswith("base") else int(at[6:13]))
     table = open_table(str(tmp_path))
-    plan = table.prepare_compaction("major", validtxns=lists, table_type="full", assume_exclusive=True).plan
+    plan = table.prepare_compaction(
+        "major", validtxns=lists, table="default.t", table_type="full", assume_exclusive=True
+    ).plan
     (part,) = plan.partitions
     assert {entry.name for entry in part.inputs} == kept
     way, message = MISTAKES[name]

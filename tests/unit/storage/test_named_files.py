@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from acidctl.errors import ExitCode, StorageError
-from acidctl.storage.local import whole_file, write_bytes
+from acidctl.storage.named_files import whole_file, write_bytes
 from tests import ROOT
 from tests.cli.runner import acidctl
 
 TABLE = ROOT / "fixtures/tables/hive4/demo_orders/03-demo/table"
-LISTS = ("--validtxns", "default.orders:9:8:8:6", "--validtxns", "21:17:17:15")
+LISTS = ("--validtxns", "default.orders:9:8:8:6", "--validtxns", "21:17:17:15", "--table", "default.orders")
 COMPACT = ("compact", "major", str(TABLE), *LISTS, "--table-type", "full")
 
 
