@@ -486,7 +486,17 @@ def test_the_trash_of_a_real_hdfs(
     before = hdfs_cluster.list(root)
     agreed = ("--unsafe-no-retention", "--delete", "--yes", "--config", str(config))
     try:
-        result = acidctl("clean", host + root, *LISTS, *agreed, *(("--skip-trash",) if skip else ()), "-o", "json")
+        result = acidctl(
+            "clean",
+            host + root,
+            *LISTS,
+            "--table",
+            "default.orders",
+            *agreed,
+            *(("--skip-trash",) if skip else ()),
+            "-o",
+            "json",
+        )
         assert result.code == 0, result.stderr
         assert {victim["name"] for victim in result.json()["victims"]} == GONE
         after = hdfs_cluster.list(root)
