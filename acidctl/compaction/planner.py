@@ -337,7 +337,7 @@ def _draft(context: PlanContext, blank: PartitionPlan, listing: Listing, recover
     _require_due(context, state)
     # What is half published is completed or undone by whoever takes the lock, and looked at again then.
     doubts = [one for one in state.doubts if recovered or one.code != "half_published"]
-    require_believed(context, doubts)
+    require_believed(doubts, context.accepted)
     _require_mergeable(context, state, consumed)
     reach = _reach(context, state, consumed)
     outputs = _outputs(context, consumed, reach)
@@ -365,9 +365,9 @@ def _draft(context: PlanContext, blank: PartitionPlan, listing: Listing, recover
     return PartitionDraft(plan, listing.root, state, consumed, frozenset() if interrupted else present)
 
 
-def require_believed(context: PlanContext, findings: Iterable[Finding]) -> None:
+def require_believed(findings: Iterable[Finding], accepted: frozenset[str]) -> None:
     """Refuse what would make a doubtful answer the only one."""
-    if doubts := unaccepted(findings, context.accepted):
+    if doubts := unaccepted(findings, accepted):
         raise NotPlannedError.of_findings(doubts)
 
 
