@@ -270,6 +270,28 @@ def test_a_saved_plan_by_old_lists_is_refused(tmp_path: Path) -> None:
     assert not (table / "base_0000007").exists()
 
 
+def test_damage_is_listed_where_lists_may_be_old(tmp_path: Path) -> None:
+    """One bad file does not hide the others, also where files are asked how old the lists are."""
+    lists = ("--validtxns", "default.orders:9:8:8:6", "--validtxns", "21:17:17:15", "--table", "orders")
+    whole, table = (shutil.copytree(DEMO, tmp_path / name) for name in ("whole", "table"))
+    assert acidctl("compact", "major", str(whole), *lists).code == ExitCode.DONE
+    shutil.copytree(whole / "base_0000007", table / "base_0000007_v0000030")
+    for path in table.glob("delta_0000005_0000005_0000/bucket_*"):
+        path.write_bytes(path.read_bytes()[:-9])
+    answer = acidctl("ls", str(table), "--rows", *lists, "-o", "json")
+    assert answer.code == ExitCode.DAMAGED, answer
+    assert [one["path"].split("/")[0] for one in answer.json()["damaged"]] == ["delta_0000005_0000005_0000"]
+
+
+def test_text_is_listed_where_lists_may_be_old(tmp_path: Path) -> None:
+    """Without its DDL nothing can be compared, and names are shown all the same."""
+    table = shutil.copytree(FIXTURES / "hive4/insert_only_text/03-added/table", tmp_path / "t")
+    shutil.copytree(table / "delta_0000002_0000002_0000", table / "delta_0000002_0000003_v0000030")
+    lists = ("--validtxns", "default.t:3:9223372036854775807::", "--validtxns", "21:9223372036854775807::")
+    answer = acidctl("ls", str(table), "--rows", *lists, "--table-type", "insert-only", "-o", "json")
+    assert (answer.code, len(answer.json()["entries"])) == (ExitCode.DONE, 4)
+
+
 @pytest.mark.parametrize("code", ["half_published", "foreign_journal"])
 def test_what_is_half_published_cannot_be_accepted(code: str) -> None:
     """A run has to complete or undo it first, and would end there; so no hint offers it."""
