@@ -18,7 +18,7 @@ from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from acidctl.engine import EngineChoice, early_engine, make_engine
-from acidctl.errors import NotEnoughHistoryError, UsageError
+from acidctl.errors import DamagedDataError, NotAcidTableError, NotEnoughHistoryError, UsageError
 from acidctl.findings import Finding
 from acidctl.options import NO_INIT, CleanOptions, CompactOptions, ExportOptions, LsOptions, ReadView, SnapshotOptions
 from acidctl.rows.belief import missing_halves, read_details
@@ -174,8 +174,7 @@ class Table:
         readings = self._read(asked)
         details = None
         if asked.rows:
-            parts = tuple(part.with_too_old(self._too_old(part, readings)) for part in readings.parts)
-            readings = replace(readings, parts=parts)
+            readings = replace(readings, parts=tuple(self._aged(part, readings) for part in readings.parts))
         if asked.rows or asked.long:
             details = read_details(self._storage, readings, asked.rows, asked.progress)
         found = self._missing_halves(readings)
@@ -372,6 +371,15 @@ class Table:
         found = ((part, self._too_old(part, readings)) for part in readings.parts)
         shown = self._storage.display
         return next((old.to_error(shown(part.location.listing.root)) for part, old in found if old is not None), None)
+
+    def _aged(self, part: PartitionState, readings: TableState) -> PartitionState:
+        """A location with what files tell of the age of the lists; damage is shown file by file, and nothing can be
+        compared in formats that are not read.
+        """
+        try:
+            return part.with_too_old(self._too_old(part, readings))
+        except (DamagedDataError, NotAcidTableError):
+            return part
 
     def _too_old(self, part: PartitionState, readings: TableState) -> TooOld | None:
         """See `rows.old_lists`; opens a file only where an output of a compaction is not shown by the lists."""

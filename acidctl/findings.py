@@ -37,13 +37,17 @@ class Severity(Enum):
 
 @dataclass(frozen=True, slots=True)
 class FindingKind:
-    """An entry of the catalogue: `title` says what is wrong, `remedy` what to do about it, both in a sentence."""
+    """An entry of the catalogue: `title` says what is wrong, `remedy` what to do about it, both in a sentence.
+
+    `unacceptable` says, as a clause, why --accept-doubts cannot help: `compact` could not carry on all the same.
+    """
 
     code: str
     level: Level
     title: str
     remedy: str
     severity: Severity = Severity.ERROR
+    unacceptable: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,9 +114,9 @@ def accepted_codes(codes: Sequence[str]) -> frozenset[str]:
                 f"--accept-doubts names {code}, and there is no such finding",
                 hint=f"The codes are: {', '.join(_acceptable())}.",
             )
-        if code not in _acceptable():
+        if kind.unacceptable:
             raise UsageError(
-                f"--accept-doubts cannot accept {code}: no file could answer as those answer that are there now",
+                f"--accept-doubts cannot accept {code}: {kind.unacceptable}",
                 hint=kind.remedy,
             )
     return frozenset(codes)
@@ -129,15 +133,24 @@ def codes_of_level(level: Level) -> tuple[str, ...]:
     return tuple(kind.code for kind in CATALOGUE.values() if kind.level is level)
 
 
+def acceptance(findings: Iterable[Finding]) -> str:
+    """How these findings are accepted, as a sentence; "" where one of them cannot be."""
+    kinds = dict.fromkeys(one.kind for one in findings)
+    if not kinds or any(kind.unacceptable for kind in kinds):
+        return ""
+    return f"To compact it as it is read now: --accept-doubts {','.join(kind.code for kind in kinds)}."
+
+
 def _acceptable() -> tuple[str, ...]:
-    """Rows of one ROW__ID, or in no order, cannot be written."""
-    return tuple(kind.code for kind in CATALOGUE.values() if kind.level in (Level.NAMES, Level.FOOTERS))
+    return tuple(kind.code for kind in CATALOGUE.values() if not kind.unacceptable)
 
 
 _RESTORE = (
     "Restore the missing half from a backup; or, while all of its inputs are there, move the half that is left out of "
     "the table, so that they are read again."
 )
+_UNWRITABLE = "no file could answer as those answer that are there now"
+_UNSETTLED = "a compaction first completes or undoes what is half published, and goes no further where it cannot"
 _COPIED = "Remove the copy, after `acidctl dump --events` has shown that both hold the same rows."
 
 CATALOGUE = {
@@ -190,12 +203,14 @@ CATALOGUE = {
             Level.NAMES,
             "A compaction was interrupted between two of its results, and an input of it is gone.",
             "Run `acidctl compact`, which completes it, or restore the input from a backup.",
+            unacceptable=_UNSETTLED,
         ),
         FindingKind(
             "foreign_journal",
             Level.NAMES,
             "A work directory says that what is read is half of a compaction, and names and sizes say otherwise.",
             "Compare both (`acidctl dump`); remove the work directory if no compaction of acidctl made it.",
+            unacceptable=_UNSETTLED,
         ),
         FindingKind(
             "half_of_minor",
@@ -220,12 +235,14 @@ CATALOGUE = {
             Level.KEYS,
             "Two rows have the same ROW__ID.",
             _COPIED,
+            unacceptable=_UNWRITABLE,
         ),
         FindingKind(
             "unsorted_rows",
             Level.KEYS,
             "Rows of a file are not in the order of their ROW__IDs, so that deletes may miss them.",
             "Write the file anew with the engine that made it; report that engine's version.",
+            unacceptable=_UNWRITABLE,
         ),
     )
 }

@@ -36,14 +36,15 @@ from acidctl.maintenance.lock import Life, from_bytes, is_id, life_of
 from acidctl.maintenance.work_dir import WORK_TYPE, make_directory, remove_directory, remove_file, write_file
 from acidctl.orc.input_file import read_logical_length
 from acidctl.orc.reader import open_orc
-from acidctl.orc.tail import check_shape, read_tail
-from acidctl.rows.belief import ORC_MAGIC, findings_of
+from acidctl.orc.tail import MAGIC, check_shape, read_tail
+from acidctl.rows.belief import findings_of
 from acidctl.rows.old_lists import lists_too_old
 from acidctl.state.entries import Directory, EntryKind, MarkerContent, StateEntry, TableType
 from acidctl.state.inventory import DataFile, data_files, live_entries
 from acidctl.state.resolve import TableGuess, resolve
 from acidctl.storage.locations import canonical, real_name
 from acidctl.storage.port import Storage, join
+from acidctl.types.schema import TableSchema
 from acidctl.values import dataclass
 
 _PARQUET = b"PAR1"
@@ -61,9 +62,12 @@ def look_around(storage: Storage, listing: Listing, common: Reader, kind: TableG
     return survey(listing, common, kind, rules, time_of=time_of, dead=tuple(_dead(storage, listing)))
 
 
-def look_into(storage: Storage, seen: Survey) -> Evidence:
-    """Open the ends of what the guards have to know of; doubts are asked for only where something goes."""
-    evidence = _Reader(storage, seen, {}).evidence()
+def look_into(storage: Storage, seen: Survey, schema: TableSchema | None = None) -> Evidence:
+    """Open the ends of what the guards have to know of; doubts are asked for only where something goes.
+
+    `schema` is what the DDL says of text files.
+    """
+    evidence = _Reader(storage, seen, {}, schema).evidence()
     if not seen.goes:
         return evidence
     try:
@@ -108,6 +112,7 @@ class _Reader:
     storage: Storage
     seen: Survey
     elsewhere: Mapping[str, str]
+    schema: TableSchema | None = None
 
     @property
     def insert_only(self) -> bool:
@@ -130,10 +135,10 @@ class _Reader:
         seen = self.seen
         if self.elsewhere or not seen.chosen.victims:
             return None
-        reader = Reader(seen.common.effective_write_ids, seen.common.effective_txns)
-        state = resolve(seen.listing, reader, table_type=seen.kind, raise_on_history=False)
+        state = resolve(seen.listing, seen.common, table_type=seen.kind, raise_on_history=False)
+        ids, plain = seen.common.effective_write_ids, PlainFiles(self.schema)
         try:
-            found = lists_too_old(self.storage, seen.listing.root, state, reader.effective_write_ids, PlainFiles())
+            found = lists_too_old(self.storage, seen.listing.root, state, ids, plain)
         except AcidctlError as error:
             return f"whether the lists are older than a compaction is not known: {error.message}"
         return None if found is None else found.reason
@@ -204,13 +209,13 @@ class _Reader:
         with self._opened(file) as (stream, shown, length):
             if not length:
                 return 0
-            head = stream.read(len(_PARQUET)) if self.insert_only else ORC_MAGIC
+            head = stream.read(len(_PARQUET)) if self.insert_only else MAGIC
             if head == _PARQUET:
                 stream.seek(length - len(_PARQUET))
                 if stream.read(len(_PARQUET)) != _PARQUET:
                     raise DamagedDataError(f"{shown} does not end as a Parquet file does", path=shown)
                 return None
-            if not head.startswith(ORC_MAGIC):
+            if not head.startswith(MAGIC):
                 return None
             tail = read_tail(stream, name=shown, length=length)
             rows = not self.insert_only and must_not_hold_events(file.info.path)

@@ -260,7 +260,7 @@ class CleanRun:
     ) -> LocationPlan:
         """The plan of a location; `again` is the earlier one, from which it must not differ."""
         seen = look_around(self.storage, listing, self.common, self.kind, self.rules)
-        evidence = replace(look_into(self.storage, seen), again=again is not None, linked=linked)
+        evidence = replace(look_into(self.storage, seen, self.schema), again=again is not None, linked=linked)
         compare = partial(self._compared, path, seen)
         fresh = plan_location(seen, evidence, partition=partition, path=path, compare=compare)
         if again is None or not fresh.holds:

@@ -51,7 +51,7 @@ from acidctl.fileformats.plain import PlainFiles
 from acidctl.findings import Finding, Level, codes_of_level
 from acidctl.format.listing import Listing, obstacle
 from acidctl.format.names import MIN_LONG, BaseDir, DeltaDir, WriteIdRange, parse_directory
-from acidctl.format.write_ids import MAX_ID
+from acidctl.format.write_ids import MAX_ID, ValidWriteIds
 from acidctl.maintenance.limits import MAX_RUNTIME, UNREACHABLE, Reach, TimeLimit
 from acidctl.options import CompactOptions, Progress, unwatched
 from acidctl.orc.tail_edit import event_type, orc_types
@@ -60,11 +60,12 @@ from acidctl.rows import old_lists
 from acidctl.rows.belief import finding_of_inserts, findings_of_files, missing_halves
 from acidctl.rows.pipeline import ordered_map
 from acidctl.rows.table_view import link_notes
+from acidctl.state.entries import AcidState
 from acidctl.state.inventory import data_files, live_entries
 from acidctl.storage.locations import Location
 from acidctl.storage.port import Storage, join
 from acidctl.types.hive_types import Dialect, StructType
-from acidctl.types.schema import parse_type
+from acidctl.types.schema import TableSchema, parse_type
 from acidctl.values import dataclass
 
 # Tails are small and far away on most storages: waiting for several at once costs nothing.
@@ -177,12 +178,20 @@ def _by_current_lists(context: PlanContext, storage: Storage, draft: PartitionDr
     """The draft, refused where files prove the lists older than another compaction."""
     if not draft.compacts or draft.state is None:
         return draft
-    plain = PlainFiles(context.view.schema)
-    found = old_lists.lists_too_old(storage, draft.root, draft.state, context.compactor_ids, plain)
-    if found is None:
-        return draft
-    why = lists_too_old(found)
-    return draft.refused(why.code, why.reason)
+    try:
+        require_current(storage, draft.root, draft.state, context.compactor_ids, context.view.schema)
+    except NotPlannedError as why:
+        return draft.refused(why.code, why.reason)
+    return draft
+
+
+def require_current(
+    storage: Storage, root: str, state: AcidState, ids: ValidWriteIds, schema: TableSchema | None
+) -> None:
+    """Refuse a location where names or files prove the lists older than another compaction."""
+    found = old_lists.lists_too_old(storage, root, state, ids, PlainFiles(schema))
+    if found is not None:
+        raise lists_too_old(found)
 
 
 def _drafted(context: PlanContext, storage: Storage, location: Location, root: str, single: bool) -> PartitionDraft:
@@ -303,7 +312,7 @@ class _Reading:
             reach.answered()
         found = (*beside, *self._findings_of(draft, files))
         try:
-            require_believed(self.context, found)
+            require_believed(found, self.context.accepted)
             new = plan_location(self.context, draft, files)
             notes = dict.fromkeys((*new.notes, *map(str, found)))
             new = replace(new, notes=tuple(notes), findings=(*new.findings, *found))

@@ -19,6 +19,7 @@ from acidctl.compaction.plan import (
     TaskSpec,
 )
 from acidctl.compaction.publish import NothingToDoError
+from acidctl.compaction.recovery import UnprovedJournalError
 from acidctl.compaction.report import Outcome, PartitionReport, Verified
 from acidctl.engine import TaskOutcome
 from acidctl.errors import AcidctlError, ExitCode, InternalError
@@ -229,7 +230,7 @@ def as_acidctl_error(error: Exception) -> AcidctlError:
 
 def failed_report(part: PartitionPlan, error: AcidctlError, seconds: float, notes: Sequence[str]) -> PartitionReport:
     """The report of a partition in which nothing was published; what only the run could doubt is no failure."""
-    doubtful = isinstance(error, DoubtError)
+    doubtful = isinstance(error, DoubtError | UnprovedJournalError)
     idle = isinstance(error, NothingToDoError)
     return PartitionReport(
         part.partition,

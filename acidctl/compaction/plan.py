@@ -17,7 +17,7 @@ from types import UnionType
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from acidctl.errors import ExitCode, StalePlanError, UsageError
-from acidctl.findings import Finding
+from acidctl.findings import Finding, acceptance
 from acidctl.format.listing import FileInfo
 from acidctl.format.write_ids import Reader
 from acidctl.options import CompactOptions
@@ -82,8 +82,7 @@ class NotPlannedError(Exception):
         """What to do about doubts."""
         if not self.findings:
             return None
-        codes = ",".join(dict.fromkeys(one.code for one in self.findings))
-        return f"{self.findings[0].remedy} To compact it as it is read now: --accept-doubts {codes}."
+        return f"{self.findings[0].remedy} {acceptance(self.findings)}".rstrip()
 
 
 class Role(Enum):

@@ -31,11 +31,9 @@ from acidctl.format.names import (
     SIDE_FILE_SUFFIX,
     VERSION_MARKER,
     BaseDir,
-    BucketFile,
     DeltaDir,
     DeltaKind,
     WriteIdRange,
-    first_crossing,
     format_base,
     format_delta,
     is_journal,
@@ -337,8 +335,8 @@ def _draft(context: PlanContext, blank: PartitionPlan, listing: Listing, recover
     _require_due(context, state)
     # What is half published is completed or undone by whoever takes the lock, and looked at again then.
     doubts = [one for one in state.doubts if recovered or one.code != "half_published"]
-    require_believed(context, doubts)
-    _require_mergeable(context, state, consumed)
+    require_believed(doubts, context.accepted)
+    _require_mergeable(context, state)
     reach = _reach(context, state, consumed)
     outputs = _outputs(context, consumed, reach)
     names = [output.name for output in outputs]
@@ -365,9 +363,9 @@ def _draft(context: PlanContext, blank: PartitionPlan, listing: Listing, recover
     return PartitionDraft(plan, listing.root, state, consumed, frozenset() if interrupted else present)
 
 
-def require_believed(context: PlanContext, findings: Iterable[Finding]) -> None:
+def require_believed(findings: Iterable[Finding], accepted: frozenset[str]) -> None:
     """Refuse what would make a doubtful answer the only one."""
-    if doubts := unaccepted(findings, context.accepted):
+    if doubts := unaccepted(findings, accepted):
         raise NotPlannedError.of_findings(doubts)
 
 
@@ -425,20 +423,13 @@ def _require_due(context: PlanContext, state: AcidState) -> None:
     )
 
 
-def _require_mergeable(context: PlanContext, state: AcidState, consumed: Sequence[StateEntry]) -> None:
-    """Whether the inputs themselves allow it."""
+def _require_mergeable(context: PlanContext, state: AcidState) -> None:
+    """Refuse what no doubt says: the table, or a compaction of this kind. Ranges and buckets are among the doubts."""
     if context.refusal is not None:
         raise NotPlannedError(*context.refusal)
     if state.acid_v1 and context.minor:
         raise NotPlannedError(
             "acid_v1_minor", "Hive 3 and later cannot read deltas of Hive 1 and 2; run a major compaction"
-        )
-    overlap = first_crossing((entry.range, entry) for entry in live_entries(state) if entry.range is not None)
-    if overlap is not None and "overlapping_ranges" not in context.accepted:
-        raise NotPlannedError(
-            "overlapping_ranges",
-            f"the write ids of {overlap[0].name} and {overlap[1].name} overlap in part; readers may read rows of both, "
-            "and a compaction would keep such duplicates for good",
         )
     nested = next((entry.name for entry in state.unrecognised if entry.reason_code == "nested" and entry.bytes), None)
     if context.insert_only and nested is not None:
@@ -447,25 +438,6 @@ def _require_mergeable(context: PlanContext, state: AcidState, consumed: Sequenc
             f"{nested} lies inside another directory; in an insert-only table Hive 4 reads it there, and only "
             "Hive's own compaction keeps its rows",
         )
-    seen: dict[tuple[object, ...], StateEntry] = {}
-    for entry in consumed:
-        twin = seen.setdefault((entry.kind, entry.range, entry.statement_id), entry)
-        if entry.range is not None and twin is not entry and "same_range" not in context.accepted:
-            why = f"{twin.name} and {entry.name} have the same write ids, and readers read both"
-            raise NotPlannedError("same_range", why)
-    buckets: set[tuple[str, int]] = set()
-    for entry in consumed:
-        if context.insert_only or entry.kind is EntryKind.ORIGINAL:
-            continue
-        for file in data_files(entry):
-            if isinstance(file.parsed, BucketFile) and file.has_rows:
-                bucket = file.info.directory, file.parsed.bucket_id
-                if bucket in buckets and "bucket_twice" not in context.accepted:
-                    raise NotPlannedError(
-                        "bucket_twice",
-                        f"{file.info.path} is a second file of its bucket: a write was not finished, or crashed",
-                    )
-                buckets.add(bucket)
 
 
 def _reach(context: PlanContext, state: AcidState, consumed: Sequence[StateEntry]) -> WriteIdRange:

@@ -14,7 +14,7 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, closing, suppress
 from dataclasses import field, replace
@@ -22,23 +22,25 @@ from functools import partial
 from typing import Any
 
 from acidctl.compaction.coverage import require_read, require_selected
-from acidctl.compaction.decision import Decision, accept, decide
+from acidctl.compaction.decision import Decision, accept, decide, require_current
 from acidctl.compaction.partition_run import PartitionRun, TablePlace, TaskPart, as_acidctl_error, failed_report
 from acidctl.compaction.plan import (
     THROUGH_QUEUE,
     Action,
     CompactionPlan,
+    NotPlannedError,
     PartitionPlan,
     TableView,
     from_options,
     to_options,
 )
+from acidctl.compaction.planner import require_believed
 from acidctl.compaction.publish import publish, require_free, require_inputs
 from acidctl.compaction.recovery import has_leftovers, recover
 from acidctl.compaction.report import CompactionReport, Outcome, PartitionReport, untouched
 from acidctl.engine import Engine, Task, TaskOutcome
 from acidctl.errors import AcidctlError, ExitCode, StalePlanError, TimeUpError, UsageError, VerificationError
-from acidctl.findings import DoubtError, Finding, accepted_codes, unaccepted
+from acidctl.findings import accepted_codes
 from acidctl.format.list_texts import recognise
 from acidctl.format.listing import Listing
 from acidctl.format.write_ids import ValidTxns, ValidWriteIds
@@ -396,7 +398,8 @@ class Compaction:
                 require_free(storage, root, listing, part)
                 require_inputs(listing, part)
                 state = require_selected(listing, part, self._plan)
-                self._require_believed(part, root, state)
+                part = self._believed(part, root, state)
+            if part.action is Action.COMPACT:
                 names = [output.name for output in part.outputs]
                 work = WorkDir.create(storage, root, self._plan.kind.value, names, lock)
                 running = PartitionRun(part, root, lock, work, started, (*part.notes, *notes))
@@ -419,13 +422,23 @@ class Compaction:
         self._report_progress(part.partition, partitions=1, rows=_rows(part), bytes=_bytes(part))
         return None
 
-    def _require_believed(self, part: PartitionPlan, root: str, state: AcidState) -> None:
-        """Refuse what has become doubtful; when a saved plan was made, other doubts may have been accepted."""
-        found: Iterable[Finding] = state.doubts
-        if self._prepared.replan is None:
-            found = findings_of(self._place.storage, root, state)
-        for finding in unaccepted(found, self._prepared.accepted):
-            raise DoubtError(finding)
+    def _believed(self, part: PartitionPlan, root: str, state: AcidState) -> PartitionPlan:
+        """The plan, or a refusal where names have become doubtful.
+
+        Of a saved one all is asked again, its lists too: other doubts may have been accepted when it was made, and
+        earlier versions asked less.
+        """
+        storage, table, found = self._place.storage, self._plan.table, state.doubts
+        try:
+            if self._prepared.replan is None:
+                ids = ValidWriteIds.parse(table.write_ids) if table.write_ids else ValidWriteIds.everything()
+                schema = from_options(self._plan.options).schema if self._plan.options else None
+                require_current(storage, root, state, ids.compactor(), schema_of(schema))
+                found = findings_of(storage, root, state)
+            require_believed(found, self._prepared.accepted)
+        except NotPlannedError as why:
+            return part.left(why)
+        return part
 
     def _end(self, running: PartitionRun, *, stopped: bool = False) -> None:
         """Publish, or keep or remove what was made; `stopped` where not all tasks have answered."""

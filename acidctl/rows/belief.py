@@ -1,4 +1,4 @@
-"""What the ends of files tell, and whether they and the names may be believed: the findings of a location.
+"""Findings of a location: why names and the ends of its files may not be believed.
 
 Asked by everything that shows a location or changes it, so that all say the same. Names are judged in `state`
 (`AcidState.doubts`, `AcidState.lonely`); what only rows tell, `rows.scan.Findings` notices while they are read. Neither
@@ -16,7 +16,7 @@ from acidctl.findings import Finding
 from acidctl.format.bucket_codec import BucketCodecError, decode
 from acidctl.format.names import DeltaDir, Operation, WriteIdRange, must_hold_events, must_not_hold_events
 from acidctl.options import Progress
-from acidctl.rows.table_view import PartitionState, TableState
+from acidctl.rows.table_view import ORC_MAGIC, PartitionState, TableState
 from acidctl.state.entries import AcidState, EntryKind, EntryState, StateEntry, span
 from acidctl.state.inventory import DataFile, data_files, live_entries
 from acidctl.state.report import Details, FileDetail
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 
-ORC_MAGIC, PARQUET_MAGIC = b"ORC", b"PAR1"
+_PARQUET_MAGIC = b"PAR1"
 _MAGIC_BYTES = 4
 _INSERTS = frozenset({Operation.INSERT})
 # Tails are small and far away on most storages: waiting for several at once costs nothing.
@@ -120,7 +120,7 @@ def bucket_ids(properties: Iterable[int]) -> Iterator[int]:
 
 
 def _finding_of_tail(tail: Tail, name: str, entry: StateEntry, file: DataFile) -> Finding | None:
-    """The same of a tail."""
+    """`finding_of_inserts` of a file with this tail."""
     from acidctl.orc import acidmeta
     from acidctl.orc.tail import is_acid
 
@@ -200,7 +200,7 @@ def _detail(storage: Storage, part: PartitionState, entry: StateEntry, file: Dat
         with storage.open(path) as stream:
             # Insert-only tables may hold any file format.
             head = stream.read(_MAGIC_BYTES) if insert_only else ORC_MAGIC
-            if head == PARQUET_MAGIC:
+            if head == _PARQUET_MAGIC:
                 from acidctl.fileformats import parquet
 
                 return FileDetail(parquet.row_count(stream, storage.display(path)) if rows else None, length)

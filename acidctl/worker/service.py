@@ -200,7 +200,6 @@ class Worker:
             visibility_txn=txn.id,
             assume_committed=False,
             only_if_needed=False,
-            accept_doubts=(),
             before_publishing=require_ours,
             during=self._noted,
             limit=None,

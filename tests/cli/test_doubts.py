@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from acidctl.errors import ExitCode
-from acidctl.findings import CATALOGUE, DoubtError, Finding, Level
+from acidctl.findings import CATALOGUE, DoubtError, Finding, Level, acceptance
 from tests import ROOT
 from tests.cli.runner import Result, acidctl
 from tests.support.orc_files import EVENT, by_pyorc
@@ -252,6 +252,53 @@ def test_a_saved_plan_needs_them_accepted_again(tmp_path: Path) -> None:
     assert (part["outcome"], part["reason_code"]) == ("refused", "unknown_name")
     shutil.rmtree(table / "delta_0000005_")
     assert acidctl(*asked, "--accept-doubts", "half_of_minor").json()["partitions"][0]["outcome"] == "compacted"
+
+
+def test_a_saved_plan_by_old_lists_is_refused(tmp_path: Path) -> None:
+    """Versions that did not ask have made plans too: the output that these lists do not show would be hidden."""
+    lists = ("--validtxns", "default.orders:9:8:8:6", "--validtxns", "21:17:17:15", "--table", "orders")
+    whole, table = (shutil.copytree(DEMO, tmp_path / name) for name in ("whole", "table"))
+    assert acidctl("compact", "major", str(whole), *lists).code == ExitCode.DONE
+    for path in list(table.glob("*delta_000000[1-4]_*")):
+        shutil.rmtree(path)
+    plan = str(tmp_path / "plan.json")
+    assert acidctl("compact", "major", str(table), *lists, "--plan-out", plan).code == ExitCode.DONE
+    shutil.copytree(whole / "base_0000007", table / "base_0000007_v0000030")
+    answer = acidctl("compact", "major", str(table), "--plan", plan, "--table", "orders", "-o", "json")
+    (part,) = answer.json()["partitions"]
+    assert (answer.code, part["outcome"], part["reason_code"]) == (ExitCode.FINDINGS, "refused", "lists_too_old")
+    assert not (table / "base_0000007").exists()
+
+
+def test_damage_is_listed_where_lists_may_be_old(tmp_path: Path) -> None:
+    """One bad file does not hide the others, also where files are asked how old the lists are."""
+    lists = ("--validtxns", "default.orders:9:8:8:6", "--validtxns", "21:17:17:15", "--table", "orders")
+    whole, table = (shutil.copytree(DEMO, tmp_path / name) for name in ("whole", "table"))
+    assert acidctl("compact", "major", str(whole), *lists).code == ExitCode.DONE
+    shutil.copytree(whole / "base_0000007", table / "base_0000007_v0000030")
+    for path in table.glob("delta_0000005_0000005_0000/bucket_*"):
+        path.write_bytes(path.read_bytes()[:-9])
+    answer = acidctl("ls", str(table), "--rows", *lists, "-o", "json")
+    assert answer.code == ExitCode.DAMAGED, answer
+    assert [one["path"].split("/")[0] for one in answer.json()["damaged"]] == ["delta_0000005_0000005_0000"]
+
+
+def test_text_is_listed_where_lists_may_be_old(tmp_path: Path) -> None:
+    """Without its DDL nothing can be compared, and names are shown all the same."""
+    table = shutil.copytree(FIXTURES / "hive4/insert_only_text/03-added/table", tmp_path / "t")
+    shutil.copytree(table / "delta_0000002_0000002_0000", table / "delta_0000002_0000003_v0000030")
+    lists = ("--validtxns", "default.t:3:9223372036854775807::", "--validtxns", "21:9223372036854775807::")
+    answer = acidctl("ls", str(table), "--rows", *lists, "--table-type", "insert-only", "-o", "json")
+    assert (answer.code, len(answer.json()["entries"])) == (ExitCode.DONE, 4)
+
+
+@pytest.mark.parametrize("code", ["half_published", "foreign_journal"])
+def test_what_is_half_published_cannot_be_accepted(code: str) -> None:
+    """A run has to complete or undo it first, and would end there; so no hint offers it."""
+    answer = run("compact", DEMO, "--accept-doubts", code, "--dry-run")
+    assert answer.code == ExitCode.USAGE
+    assert f"cannot accept {code}" in answer.error()["message"]
+    assert acceptance([Finding(code, "one."), Finding("unknown_name", "another.")]) == ""
 
 
 def test_one_doubtful_partition_does_not_stop_the_others(tmp_path: Path) -> None:

@@ -579,6 +579,30 @@ def test_text_is_counted_where_the_ddl_says_how(tmp_path: Path) -> None:
     assert set(failing(prepare(LocalStorage(), str(root), request, now=LATER).plan())) == {"G4"}
 
 
+def test_text_is_compared_with_outputs_that_the_lists_do_not_show(tmp_path: Path) -> None:
+    """By the DDL, too: the inputs of that compaction are all there."""
+    case = step("hive4/insert_only_text/04-major")
+    root = case.copy(tmp_path / "t")
+    later = root / "delta_0000005_0000006_v0634999"
+    later.mkdir()
+    with (later / "000000_0").open("wb") as output:
+        for number in (1, 2):
+            name = f"delta_000000{number + 4}_000000{number + 4}_0000"
+            shutil.copytree(root / f"delta_000000{number}_000000{number}_0000", root / name)
+            output.write((root / name / "000000_0").read_bytes())
+    age(root)
+    lists = tuple(text.replace("default.t:4:", "default.t:6:") for text in case.lists)
+
+    def plan() -> CleanPlan:
+        request = CleanOptions(validtxns=lists, table="default.t", table_type="insert-only", schema=case.facts["ddl"])
+        return prepare(LocalStorage(), str(root), request, now=LATER).plan()
+
+    assert failing(plan()) == {}
+    assert goes(plan()) == {f"delta_000000{number}_000000{number}_0000" for number in (1, 2, 3)}
+    shutil.rmtree(root / "delta_0000005_0000005_0000")
+    assert set(failing(plan())) == {"current_lists"}
+
+
 # --- what it costs
 
 

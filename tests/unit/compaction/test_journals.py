@@ -99,6 +99,8 @@ def test_a_planted_journal_hides_and_deletes_nothing(tmp_path: Path, kind: str, 
     assert f"{WORK} says that {live} is half of an interrupted compaction; it is read all the same" in read.stderr
     done = acidctl("compact", command, str(root), *LISTS, "--assume-exclusive", "--table-type", "full")
     assert done.code == ExitCode.FINDINGS, done
+    assert "refused: " in done.stdout
+    assert "failed" not in done.stdout
     cleaned = acidctl("clean", str(root), *LISTS, "--unsafe-no-retention", "--delete", "--yes")
     assert cleaned.code in (ExitCode.DONE, ExitCode.FINDINGS), cleaned
     assert _content(root) == before

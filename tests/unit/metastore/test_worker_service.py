@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -69,8 +70,14 @@ def test_a_log_that_nobody_reads(tmp_path: Path) -> None:
     assert bench.done == [1]
 
 
-def test_a_doubtful_partition_is_a_failed_request(tmp_path: Path) -> None:
-    """With the sentence of the doubt, which no option of a worker accepts; nothing is published."""
+def test_no_option_of_a_worker_accepts_doubts() -> None:
+    """What one request may be compacted in spite of is said with a table's name, for that run."""
+    assert "accept_doubts" not in {one.name for one in fields(WorkerOptions)}
+
+
+@pytest.mark.parametrize("accepted", [(), ("half_of_minor",)])
+def test_a_doubtful_partition_is_a_failed_request(accepted: tuple[str, ...], tmp_path: Path) -> None:
+    """With the sentence of the doubt, and nothing is published, unless `compact db.table` has accepted it."""
     table = shutil.copytree(DEMO, tmp_path / "orders")
     half_of_minor(table)
     name = TableName("default", "orders")
@@ -80,18 +87,30 @@ def test_a_doubtful_partition_is_a_failed_request(tmp_path: Path) -> None:
     lists = Lists(ValidTxns.parse(txns), ValidWriteIds.parse(ids), txns)
     marks: list[tuple[str, str]] = []
     ended: list[str] = []
-    txn = SimpleNamespace(id=50, abort=lambda: ended.append("aborted"), patiently=lambda work: work())
+    txn = SimpleNamespace(
+        id=50,
+        abort=lambda: ended.append("aborted"),
+        commit=lambda: ended.append("committed"),
+        require_alive=lambda: None,
+        patiently=lambda work: work(),
+    )
     client = SimpleNamespace(call=lambda *asked: "", user="hive", close=lambda: None)
     queue = SimpleNamespace(
         client=client,
         begin=lambda request, user: txn,
         give_up=lambda request, verdict, why: marks.append((verdict, why)),
+        mark=lambda request, verdict, why: marks.append((verdict, why)),
+        require_own=lambda request, txn: None,
     )
-    asked = CompactArguments(kind="major", accept_doubts=["half_of_minor"])
+    asked = CompactArguments(kind="major", accept_doubts=accepted)
     worker = Worker(cast(Any, queue), lambda location: {}, asked)
     worker._catalog = cast(Any, SimpleNamespace(table=lambda name: info, lists=lambda *_, **__: lists))
     struct = SimpleNamespace(runas=None, highestWriteId=None, properties="")
     report = worker.carry_out(Request(1, name, "", "major", "acidctl", struct))
+    if accepted:
+        assert (report.outcome, marks, ended) == (Outcome.COMPACTED, [("compacted", "")], ["committed"]), report
+        assert [path.name for path in table.glob("base_*")] == ["base_0000009_v0000050"]
+        return
     assert (report.outcome, report.reason_code) == (Outcome.REFUSED, "half_of_minor"), report
     assert marks == [("failed", report.reason)]
     assert "the other half of that compaction is missing" in report.reason
