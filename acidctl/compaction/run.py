@@ -21,7 +21,7 @@ from dataclasses import field, replace
 from functools import partial
 from typing import Any
 
-from acidctl.compaction.coverage import require_read, require_selected
+from acidctl.compaction.coverage import require_read, require_selected, seen_by_readers
 from acidctl.compaction.decision import Decision, accept, decide
 from acidctl.compaction.partition_run import PartitionRun, TablePlace, TaskPart, as_acidctl_error, failed_report
 from acidctl.compaction.plan import (
@@ -397,6 +397,8 @@ class Compaction:
                 require_inputs(listing, part)
                 state = require_selected(listing, part, self._plan)
                 self._require_believed(part, root, state)
+                if (readers := seen_by_readers(listing, self._plan, state)) is not state:
+                    self._require_believed(part, root, readers)
                 names = [output.name for output in part.outputs]
                 work = WorkDir.create(storage, root, self._plan.kind.value, names, lock)
                 running = PartitionRun(part, root, lock, work, started, (*part.notes, *notes))
