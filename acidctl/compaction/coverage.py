@@ -87,6 +87,14 @@ def require_selected(listing: Listing, part: PartitionPlan, plan: CompactionPlan
     return state
 
 
+def seen_by_readers(listing: Listing, plan: CompactionPlan, state: AcidState) -> AcidState:
+    """What readers see of a location of which a compactor sees `state`: they also read above a write that is open."""
+    ids = _write_ids(plan.write_ids)
+    if ids.lowest_open is None:
+        return state
+    return resolve(listing, Reader(ids, _txns(plan)), table_type=_guess(plan), raise_on_history=False)
+
+
 def _write_ids(text: str) -> ValidWriteIds:
     return ValidWriteIds.parse(text) if text else ValidWriteIds.everything()
 

@@ -341,17 +341,29 @@ class _Reading:
 
 
 def _looks_beside(draft: PartitionDraft) -> bool:
-    """Whether there is anything to look at beside the inputs: half of a compaction, or the base beside a minor one."""
-    state = draft.state
-    return state is not None and (bool(state.lonely) or (state.base is not None and state.base not in draft.consumed))
+    """Whether there is anything to look at beside the inputs: half of a compaction, the base beside a minor one, or
+    what only readers see.
+    """
+    lonely = any(state is not None and state.lonely for state in (draft.state, draft.readers))
+    return lonely or bool(_not_consumed(draft))
+
+
+def _not_consumed(draft: PartitionDraft) -> set[str]:
+    """The directories that are read and are no inputs."""
+    if draft.readers is None:
+        return set()
+    return {entry.name for entry in live_entries(draft.readers)} - {entry.name for entry in draft.consumed}
 
 
 def _beside(storage: Storage, draft: PartitionDraft) -> tuple[Finding, ...]:
     """The findings of files that are no inputs, by which an answer of the location is doubtful all the same."""
-    assert draft.state is not None
-    halves = missing_halves(storage, draft.root, draft.state)
-    names = {entry.name for entry in live_entries(draft.state)} - {entry.name for entry in draft.consumed}
-    return (*halves, *findings_of_files(storage, draft.root, draft.state, names))
+    state, readers = draft.state, draft.readers
+    assert state is not None
+    assert readers is not None
+    seen = (state,) if readers is state else (state, readers)
+    halves = (finding for one in seen for finding in missing_halves(storage, draft.root, one))
+    others = findings_of_files(storage, draft.root, readers, _not_consumed(draft))
+    return tuple(dict.fromkeys((*halves, *others)))
 
 
 # Looks into files: a tail, or all that tells whether half of a compaction is missing.

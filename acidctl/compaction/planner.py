@@ -109,8 +109,8 @@ class PlanContext:
 class PartitionDraft:
     """A location as far as names decide it: `plan` is final unless its action is COMPACT.
 
-    `state` is what the compactor sees, `consumed` its entries that the output replaces; both are None and empty where
-    nothing is to be done. `present` are outputs that exist already and that no journal accounts for.
+    `state` is what the compactor sees, `consumed` its entries that the output replaces, `readers` what readers do; None
+    and empty where nothing is to be done. `present` are outputs that exist already and that no journal accounts for.
     """
 
     plan: PartitionPlan
@@ -118,6 +118,7 @@ class PartitionDraft:
     state: AcidState | None = None
     consumed: tuple[StateEntry, ...] = ()
     present: frozenset[str] = frozenset()
+    readers: AcidState | None = None
 
     @property
     def compacts(self) -> bool:
@@ -334,7 +335,8 @@ def _draft(context: PlanContext, blank: PartitionPlan, listing: Listing, recover
     _require_enough(state, minor)
     _require_due(context, state)
     # What is half published is completed or undone by whoever takes the lock, and looked at again then.
-    doubts = [one for one in state.doubts if recovered or one.code != "half_published"]
+    readers = _seen_by_readers(context, listing, state)
+    doubts = [one for one in dict.fromkeys(state.doubts + readers.doubts) if recovered or one.code != "half_published"]
     require_believed(doubts, context.accepted)
     _require_mergeable(context, state)
     reach = _reach(context, state, consumed)
@@ -344,7 +346,7 @@ def _draft(context: PlanContext, blank: PartitionPlan, listing: Listing, recover
     if present == set(names):
         raise already_there(names)
     _require_apart(state, consumed, reach, outputs, present)
-    _require_readable(context, listing, consumed)
+    _require_readable(context, readers, consumed)
     entries = tuple(_input(entry, state) for entry in consumed)
     notes = _notes(state, consumed, entries)
     notes += disagreements(listing, reader, table_type=guess, ours=state)
@@ -360,7 +362,7 @@ def _draft(context: PlanContext, blank: PartitionPlan, listing: Listing, recover
     )
     # A publication of two directories was interrupted: whoever takes the lock finishes or undoes it first.
     interrupted = any(is_journal(info.path) for info in listing.files)
-    return PartitionDraft(plan, listing.root, state, consumed, frozenset() if interrupted else present)
+    return PartitionDraft(plan, listing.root, state, consumed, frozenset() if interrupted else present, readers)
 
 
 def require_believed(findings: Iterable[Finding], accepted: frozenset[str]) -> None:
@@ -594,15 +596,19 @@ def twin_of(output: str, entries: Iterable[StateEntry]) -> StateEntry | None:
     return None
 
 
-def _require_readable(context: PlanContext, listing: Listing, consumed: Sequence[StateEntry]) -> None:
+def _seen_by_readers(context: PlanContext, listing: Listing, state: AcidState) -> AcidState:
+    """What readers see: above a write that is still open they read, and the compactor does not."""
+    if context.write_ids.lowest_open is None:
+        return state
+    reader, guess = Reader(context.write_ids, context.inputs_txns), context.view.guess
+    return resolve(listing, reader, table_type=guess, raise_on_history=False)
+
+
+def _require_readable(context: PlanContext, for_readers: AcidState, consumed: Sequence[StateEntry]) -> None:
     """An output is read by nobody where an overwrite above a write that is still open covers the inputs."""
     lowest = context.write_ids.lowest_open
-    if lowest is None:
-        return
-    reader = Reader(context.write_ids, context.inputs_txns)
-    for_readers = resolve(listing, reader, table_type=context.view.guess, raise_on_history=False)
     live = {entry.name for entry in live_entries(for_readers)}
-    if all(entry.name in live for entry in consumed):
+    if lowest is None or all(entry.name in live for entry in consumed):
         return
     newer = for_readers.base.name if for_readers.base is not None else "something later"
     raise NotPlannedError(

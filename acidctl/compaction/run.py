@@ -21,7 +21,7 @@ from dataclasses import field, replace
 from functools import partial
 from typing import Any
 
-from acidctl.compaction.coverage import require_read, require_selected
+from acidctl.compaction.coverage import require_read, require_selected, seen_by_readers
 from acidctl.compaction.decision import Decision, accept, decide, require_current
 from acidctl.compaction.partition_run import PartitionRun, TablePlace, TaskPart, as_acidctl_error, failed_report
 from acidctl.compaction.plan import (
@@ -398,7 +398,7 @@ class Compaction:
                 require_free(storage, root, listing, part)
                 require_inputs(listing, part)
                 state = require_selected(listing, part, self._plan)
-                part = self._believed(part, root, state)
+                part = self._believed(part, root, state, seen_by_readers(listing, self._plan, state))
             if part.action is Action.COMPACT:
                 names = [output.name for output in part.outputs]
                 work = WorkDir.create(storage, root, self._plan.kind.value, names, lock)
@@ -422,19 +422,21 @@ class Compaction:
         self._report_progress(part.partition, partitions=1, rows=_rows(part), bytes=_bytes(part))
         return None
 
-    def _believed(self, part: PartitionPlan, root: str, state: AcidState) -> PartitionPlan:
-        """The plan, or a refusal where names have become doubtful.
+    def _believed(self, part: PartitionPlan, root: str, state: AcidState, readers: AcidState) -> PartitionPlan:
+        """The plan, or a refusal where names have become doubtful, in what the compactor or what readers see.
 
         Of a saved one all is asked again, its lists too: other doubts may have been accepted when it was made, and
         earlier versions asked less.
         """
-        storage, table, found = self._place.storage, self._plan.table, state.doubts
+        storage, table = self._place.storage, self._plan.table
+        seen = (state,) if readers is state else (state, readers)
+        found = [one for each in seen for one in each.doubts]
         try:
             if self._prepared.replan is None:
                 ids = ValidWriteIds.parse(table.write_ids) if table.write_ids else ValidWriteIds.everything()
                 schema = from_options(self._plan.options).schema if self._plan.options else None
                 require_current(storage, root, state, ids.compactor(), schema_of(schema))
-                found = findings_of(storage, root, state)
+                found = [one for each in seen for one in findings_of(storage, root, each)]
             require_believed(found, self._prepared.accepted)
         except NotPlannedError as why:
             return part.left(why)

@@ -406,3 +406,50 @@ def test_deletes_of_rows_that_are_not_there_are_counted(tmp_path: Path) -> None:
     assert (part["outcome"], part["deletes_unmatched"] > 0) == ("compacted", True)
     assert part["deletes_applied"] + part["deletes_unmatched"] == applied
     assert any("that no input holds" in note for note in part["notes"])
+
+
+# Of the demo table write 8 is open: readers see what is above it, and a compactor does not.
+OPEN_BELOW = (
+    *("--validtxns", "default.orders:9:8:8:6", "--validtxns", "21:17:17:15"),
+    *("--table", "default.orders", "--table-type", "full"),
+)
+
+
+def above_copied(table: Path) -> None:
+    shutil.copytree(table / "delta_0000005_0000005_0000", table / "delta_0000009_0000009_0001")
+
+
+def above_moved(table: Path) -> None:
+    (table / "delta_0000005_0000005_0000").rename(table / "delta_0000009_0000009_0001")
+
+
+def above_twice(table: Path) -> None:
+    place = table / "delete_delta_0000009_0000009_0000"
+    shutil.copy(place / "bucket_00001_0", place / "bucket_00001_1")
+
+
+@pytest.mark.parametrize(
+    ("damage", "code"),
+    [(above_copied, "foreign_write_id"), (above_moved, "foreign_write_id"), (above_twice, "bucket_twice")],
+)
+def test_doubts_above_an_open_write_count(damage: Damage, code: str, tmp_path: Path) -> None:
+    """Deletes below it may be of rows that lie there by mistake: a base applies them to nothing, and they come back."""
+    table: Path = shutil.copytree(DEMO, tmp_path / "t")
+    saved = tmp_path / "plan.json"
+    major = ("compact", "major", str(table), "-o", "json", "--assume-exclusive")
+    assert acidctl(*major, *OPEN_BELOW, "--plan-out", str(saved)).code == ExitCode.DONE
+    damage(table)
+    before = below(table)
+    assert acidctl("snapshot", str(table), *OPEN_BELOW, "--count").code == ExitCode.FINDINGS
+    for more in (("--dry-run",), ()):
+        answer = acidctl(*major, *OPEN_BELOW, *more)
+        (part,) = answer.json()["partitions"]
+        assert (answer.code, part["reason_code"]) == (ExitCode.FINDINGS, code), part
+    if damage is not above_moved:
+        # The inputs of the saved plan are all there.
+        answer = acidctl(*major, "--plan", str(saved))
+        (part,) = answer.json()["partitions"]
+        assert (answer.code, part["outcome"], part["reason_code"]) == (ExitCode.FINDINGS, "refused", code), part
+    assert below(table) == before
+    accepted = acidctl(*major, *OPEN_BELOW, "--accept-doubts", code)
+    assert (accepted.code, accepted.json()["partitions"][0]["outcome"]) == (ExitCode.DONE, "compacted"), accepted
