@@ -5,9 +5,10 @@ missing inputs, a bucket file that was lost or renamed, a copied directory: by n
 
 **Full ACID.** Each row of a victim has to be in its cover, by ROW__ID, unless a DELETE event that is still there
 removes it; and each DELETE event of a victim has to be in the delete half that covers it. *All* victims are asked, not
-those that readers would fall back to: what a damaged minor compaction lost may still be in its inputs. Only this
-direction is asked. What the cover holds beyond that is in it with or without the victims. In ACID version 1, where an
-update keeps the ROW__ID, the cover has to hold the newest version that the victims do, or a later one.
+those that readers would fall back to: what a damaged minor compaction lost may still be in its inputs. And a base
+may hold no row that a DELETE event of a victim names: a compaction that had lost the event has let the row come back,
+and the victim is the last that knows of it. In ACID version 1, where an update keeps the ROW__ID, the cover has to hold
+the newest version that the victims do, or a later one.
 
 Where an earlier run was stopped, a row whose DELETE event has gone already would look lost. Therefore inserts go before
 the deletes that may remove them: within a run by the order of removal (`plan._ranks`), between runs because deletes
@@ -36,7 +37,15 @@ from acidctl.cleaning.decisions import Survey, contains, is_replaced, overwrites
 from acidctl.cleaning.plan import Compared
 from acidctl.errors import AcidctlError, NotAcidTableError
 from acidctl.fileformats.plain import PlainFiles
-from acidctl.rows.containment import Contained, Files, contained, events_contained, is_renumbered, read_whole
+from acidctl.rows.containment import (
+    Contained,
+    Files,
+    contained,
+    events_contained,
+    is_renumbered,
+    not_removed,
+    read_whole,
+)
 from acidctl.rows.source import DataSource, live_sources
 from acidctl.state.entries import (
     ORIGINALS_NAME,
@@ -130,7 +139,19 @@ class _Location:
             found = self._compared_with(base, [one for one in victims if one not in inputs]) if inputs else found
         if found.missing is not None and not self._is_renumbered(base, victims):
             raise _LostError(_lacks(base.name, found))
+        self._require_removed(base, victims)
         self._rows += found.rows
+
+    def _require_removed(self, base: Directory, victims: Sequence[Directory]) -> None:
+        """A base holds no row that a victim deletes: a compaction that had lost the event has let the row come back."""
+        rows, _ = self._sources([base])
+        _, deletes = self._sources(victims)
+        if not deletes or self._seen.kind.acid_v1 or self._is_renumbered(base, victims):
+            return
+        row = not_removed(Files(rows, deletes), self._seen.common.effective_write_ids)
+        if row is not None:
+            name = f"{row.write_id},{row.bucket_property},{row.row_id}"
+            raise _LostError(f"{base.name} holds row {name}, which a delete that would go removes")
 
     def _numbered_anew(self, victims: Sequence[Directory]) -> list[Directory]:
         """The inputs of the newest rebalancing compaction among victims, compacted since without a cleaning."""

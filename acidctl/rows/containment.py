@@ -64,6 +64,19 @@ def contained(wanted: Files, held: Files, write_ids: ValidWriteIds) -> Contained
     return Contained(total)
 
 
+def not_removed(held: Files, write_ids: ValidWriteIds) -> RowId | None:
+    """The first visible row among `held.rows` that a visible DELETE event in `held.deletes` names, bucket by bucket."""
+    buckets = {source.bucket_id for source in held.rows}
+    parts = [held] if None in buckets else [held.of_bucket(bucket) for bucket in buckets]
+    for part in parts:
+        deleted = LocationReader(part.rows, part.deletes, write_ids).deleted_rows(part.rows, updates=False)
+        for batch in _merged(Files(part.rows), write_ids, once=False):
+            named = deleted.mask(batch.keys)
+            if named is not None and named.any():
+                return batch.keys.select(named).at(0)
+    return None
+
+
 def events_contained(wanted: Sequence[DataSource], held: Sequence[DataSource], write_ids: ValidWriteIds) -> Contained:
     """Look for the newest visible event of each row of `wanted`, of whatever operation, among those of `held`."""
     return _contained(Files(_as_rows(wanted)), Files(_as_rows(held)), write_ids, once=False)

@@ -108,6 +108,17 @@ def test_half_of_a_minor_that_was_compacted_is_not_made_final(tmp_path: Path) ->
     assert set(failing(judged(case, root))) == {"rows"}
 
 
+def test_a_delete_that_a_compaction_had_lost_is_not_made_final(tmp_path: Path) -> None:
+    """One file of the deletes of a minor compaction is gone: its row came back, and an input is the last to know."""
+    case = step(DEMO)
+    root = case.copy(tmp_path / "t")
+    (root / "delete_delta_0000001_0000004_v0000009" / "bucket_00001").unlink()
+    open_table(str(root)).compact("major", **case.view)
+    why = failing(judged(case, root))
+    assert set(why) == {"rows"}
+    assert "base_0000007 holds row 1,536936448,1, which a delete that would go removes" in why["rows"]
+
+
 def test_half_of_a_minor_keeps_everything(tmp_path: Path) -> None:
     """G8 as before; `snapshot` says so as well."""
     case = step(DEMO)
