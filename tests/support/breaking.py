@@ -152,6 +152,10 @@ class Bench:
         """Rows and digest of every reader; read once for each content of live files."""
         return [self._seen(lists) for lists in self.way.views]
 
+    def newest(self) -> tuple[int, str]:
+        """Rows and digest of the reader that sees the compaction; others may come too late once a cleaner began."""
+        return self._seen(self.way.views[-1])
+
     def _seen(self, lists: list[str]) -> tuple[int, str]:
         snapshot = acidctl.open_table(str(self.root)).snapshot(validtxns=lists)
         content = tuple(

@@ -86,19 +86,19 @@ def _whole(before: dict[str, int], now: dict[str, int]) -> bool:
 def _break_cleaning(bench: Bench, fault: Fault, every: int) -> int:
     assert bench.again().code == ExitCode.DONE
     bench.keep()
-    before, rows, hits = tree(bench.root), bench.rows()[-1], 0
+    before, rows, hits = tree(bench.root), bench.newest(), 0
     assert rows == bench.before[-1]
     assert bench.clean(bench.plant()).victims
     cleaned = tree(bench.root)
     for hit in _hits(bench, bench.clean, fault, every):
         hits += 1
         assert _whole(before, tree(bench.root)), hit
-        assert bench.rows()[-1] == rows, hit
+        assert bench.newest() == rows, hit
         for lock in bench.root.rglob("_acidctl_lock*"):
             os.utime(lock, (MADE, MADE))
         assert bench.clean(LocalStorage()).exit_code == ExitCode.DONE, hit
         assert tree(bench.root) == cleaned, hit
-        assert bench.rows()[-1] == rows, hit
+        assert bench.newest() == rows, hit
     return hits
 
 
