@@ -369,6 +369,7 @@ class History:
             self._run_to_its_end(now, *command)
             kept = _visible(self.root / name) == before or (copied and command == ("clean",))
             assert kept, f"{command} changed a partition in doubt: {kind} in {name}"
+            before = _visible(self.root / name)
             again = _rows(self.root, now, twice=True)
             assert again.keys() >= found.keys(), f"fewer rows after {command}: {kind}"
         assert found.keys() >= wanted.keys() or kind == "a minor without inserts", kind
@@ -393,6 +394,9 @@ class History:
         self._write_in(name, change=True)
         self._run_to_its_end(self.table.reader(), "compact", "minor")
         halves = [path for path in (self.root / name).glob("delete_delta_*") if len(path.name.split("_")) == 4]
+        # What a base covers is read by nobody, and its loss is none.
+        covered = max((int(path.name.split("_")[1]) for path in (self.root / name).glob("base_*")), default=0)
+        halves = [path for path in halves if int(path.name.split("_")[3]) > covered]
         half = max(halves, key=lambda path: path.name, default=None)
         if half is None or not half.with_name(half.name.removeprefix("delete_")).exists():
             return None
