@@ -36,6 +36,7 @@ _HINT = (
     "[NOT] LIKE, IS [NOT] NULL, AND, OR, NOT and parentheses."
 )
 _MOST_LEVELS, _MOST_LETTERS = 200, 1 << 20
+_NAME_LETTERS = 256
 
 
 class Op(Enum):
@@ -307,7 +308,8 @@ class _Token(NamedTuple):
 def no_column(name: str, names: Iterable[str]) -> str:
     """What is wrong with the name of a column that is none of `names`, and which of these are like it."""
     known = {one.lower(): one for one in names}
-    near = " or ".join(known[one] for one in get_close_matches(name.lower(), known, 3))
+    # Comparing takes 300 bytes a letter, and names of Hive have 128 at most.
+    near = " or ".join(known[one] for one in get_close_matches(name[:_NAME_LETTERS].lower(), known, 3))
     return f"there is no column '{name[:100]}'" + (f"; did you mean {near}?" if near else "")
 
 

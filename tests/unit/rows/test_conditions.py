@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import time
+import tracemalloc
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -438,3 +439,13 @@ def test_like_matches_as_it_is_defined() -> None:
         pattern = "".join(random.choice("ab%%_") for _ in range(random.randint(0, 7)))
         text = "".join(random.choice("ab") for _ in range(random.randint(0, 7)))
         assert bool(Like(column, pattern).regex().fullmatch(text)) == like(pattern, text), (pattern, text)
+
+
+def test_a_name_of_a_million_letters_costs_little() -> None:
+    """It is like no column, and comparing all of it with each took 150 MB and more."""
+    tracemalloc.start()
+    with pytest.raises(UsageError, match="there is no column 'ixx"):
+        parse(f"i{'x' * 1_000_000} = 1", FIELDS)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 20 << 20
