@@ -270,10 +270,11 @@ def parse(text: str, data: Sequence[Field], partition: Sequence[Field] = ()) -> 
 # --- The parser, which binds names and literals as it comes to them.
 
 
+# Possessive where only one reading is possible: else 200 bytes are held for each letter of a text.
 _TOKEN = re.compile(
     r"""\s*(?: (?P<skip>--[^\n]*)
-      | `(?P<quoted>(?:[^`]|``)*)`
-      | (?P<string>'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")
+      | `(?P<quoted>(?:[^`]++|``)*)`
+      | (?P<string>'(?:[^'\\]++|\\.)*+'|"(?:[^"\\]++|\\.)*+")
       | (?P<number>(?:\d++\.?\d*+|\.\d++)(?:[eE][+-]?\d++)?(?:BD|bd|[LSYDlsyd])?(?![\w.]))
       | (?P<sign><=>|<>|<=|>=|==|!=|[=<>(),.+-])
       | (?P<word>[^\W\d]\w*|\d+[^\W\d]\w*) )""",
